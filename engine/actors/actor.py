@@ -1,0 +1,164 @@
+"""Actors: private state, one mailbox, one message at a time."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple
+from weakref import WeakSet
+
+import anyio
+from anyio.abc import TaskGroup
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
+
+
+class Overloaded(Exception):
+    """No room for another request now; try again later."""
+
+
+class Stopped(Exception):
+    """The actor stopped before it answered."""
+
+
+class Reply(Generic[T]):
+    """A one-shot answer. Only the first counts, and none once nobody waits for it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._answered = anyio.Event()
+        self._outcome: Callable[[], T]
+
+    def resolve(self, value: T) -> None:
+        self._close(lambda: value)
+
+    def fail(self, error: Exception) -> None:
+        def outcome() -> T:
+            raise error
+
+        self._close(outcome)
+
+    def _close(self, outcome: Callable[[], T]) -> None:
+        if not self.closed:
+            self.closed, self._outcome = True, outcome
+            self._answered.set()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        try:
+            yield from self._answered.wait().__await__()
+        finally:
+            # A cancelled asker leaves no work behind: queues skip closed replies.
+            self.closed = True
+        return self._outcome()
+
+
+class Address(Protocol[M_contra]):
+    """All that one actor knows of another."""
+
+    def tell(self, message: M_contra) -> None: ...
+
+
+class Mailbox(Generic[M]):
+    """A typed queue with one reader. It outlives the actor that reads it.
+
+    Asks come from outside and are refused beyond `capacity`. Tells come from actors and always
+    fit: an actor tells at most once for each thing it was told.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._post, self._inbox = anyio.create_memory_object_stream[M](math.inf)
+        self._unanswered: WeakSet[Reply[Any]] = WeakSet()
+
+    def __len__(self) -> int:
+        return self._post.statistics().current_buffer_used
+
+    def tell(self, message: M) -> None:
+        try:
+            self._post.send_nowait(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise Stopped(type(message).__name__) from None
+
+    async def ask(
+        self, request: Callable[Concatenate[Reply[T], P], M], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Post `request(reply, ...)` and wait for its reply. Only the edge asks; actors tell."""
+        if len(self) >= self._capacity:
+            raise Overloaded
+        reply: Reply[T] = Reply()
+        self._unanswered.add(reply)
+        self.tell(request(reply, *args, **kwargs))
+        return await reply
+
+    async def receive(self, until: float = math.inf) -> M | None:
+        """The next message, or None once the clock reaches `until`."""
+        with anyio.CancelScope(deadline=until):
+            return await self._inbox.receive()
+        return None
+
+    def fail_unanswered(self, error: Exception) -> None:
+        for reply in tuple(self._unanswered):
+            reply.fail(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._post.close()
+        self._inbox.close()
+        self.fail_unanswered(Stopped())
+
+
+class Actor(Generic[M]):
+    """Subclass and write `handle`. It is not async: it decides, it never waits."""
+
+    def __init__(self, mailbox: Mailbox[M]) -> None:
+        self.mailbox = mailbox
+        self._tasks: TaskGroup
+
+    def start(self) -> None:
+        """Called once, before the first message."""
+
+    def handle(self, message: M) -> None:
+        raise NotImplementedError
+
+    def wake_at(self) -> float:
+        """When to call `wake` if no message comes first, on the event loop's clock."""
+        return math.inf
+
+    def wake(self) -> None:
+        raise NotImplementedError
+
+    def spawn(self, work: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts) -> None:
+        """Do slow work beside the mailbox. It reports back with a message; state stays here."""
+        self._tasks.start_soon(work, *args)
+
+    async def run(self) -> None:
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self.start()
+                while True:
+                    message = await self.mailbox.receive(until=self.wake_at())
+                    if message is None:
+                        self.wake()
+                    else:
+                        self.handle(message)
+        finally:
+            self.mailbox.fail_unanswered(Stopped(type(self).__name__))
+
+
+async def supervise(make: Callable[[], Actor[Any]], pauses: Sequence[float] = (0.1, 1.0, 10.0)) -> None:
+    """Run an actor; after a crash, a fresh one on the same mailbox. The last crash escapes."""
+    for pause in pauses:
+        try:
+            await make().run()
+        except Exception:
+            log.exception("actor crashed; restarting in %s s", pause)
+        await anyio.sleep(pause)
+    await make().run()

@@ -1,0 +1,148 @@
+"""The one small interface that a family of models implements. One file a family, beside this one.
+
+A module in this package that serves models has a `FAMILY`: the catalogue names the module. Modules
+are imported when a model of theirs is first asked for, so that one missing library hurts only its own.
+
+Threads: `prepare` runs in any of several threads at once, on one preparer. `run` and `advance` run on
+a slot's thread, under a lease, and may be entered by several slots at once unless the catalogue entry
+limits the model to one. `load` and `unload` run on a thread of the memory manager.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+
+import engine.adapters
+from engine.catalog import ModelSpec
+from engine.errors import EngineError
+from engine.requests import Generated, Item, Options, Output, Task, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a model takes on its device, known before it is loaded.
+
+    A batch of cost c takes `workspace_base + c * workspace_per_cost` bytes beside the weights;
+    a sequence being generated holds `kv_bytes_per_token` for each token of prompt and answer.
+    """
+
+    weights_bytes: int
+    workspace_base: int = 0
+    workspace_per_cost: float = 0.0
+    kv_bytes_per_token: int = 0
+
+    def workspace(self, cost: int) -> int:
+        """Bytes that a batch of `cost` takes while it runs."""
+        return int(self.workspace_base + cost * self.workspace_per_cost)
+
+    def cost_within(self, workspace_bytes: int) -> int:
+        """The largest cost whose batch takes no more than `workspace_bytes`; may be 0."""
+        left = workspace_bytes - self.workspace_base
+        if left < 0:
+            return 0
+        return int(left / self.workspace_per_cost) if self.workspace_per_cost else 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One input, ready for the device. Only the adapter that made it looks inside `payload`."""
+
+    cost: int
+    """In the family's `cost_unit`, at least 1: what the scheduler batches, predicts and charges by."""
+    payload: Any
+    nbytes: int
+    """Host memory that it holds while it waits."""
+    usage: Usage = field(default_factory=Usage)
+    kv_tokens: int = 0
+    """Generation only: the most tokens that its sequence can come to hold."""
+
+
+class Preparer(Protocol):
+    """Tokenizer, image processor or header reader: usable before any weights are loaded."""
+
+    def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
+        """One entry per item, in order. An item that is wrong has its error in its place.
+
+        Raises `InvalidInput` when the options themselves are wrong (an unknown label, a pooling that
+        the model cannot do). Text goes through calls that release the GIL (`encode_batch`).
+        """
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Weights on a device."""
+
+    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
+        """One output per job, in order. A job that fails alone has its error in its place.
+
+        Jobs may differ in options: what does not change the forward pass (pooling, normalise, dtype,
+        heads, labels applied afterwards) is done per job after one forward pass.
+        """
+        ...
+
+    def unload(self) -> None:
+        """Give back everything: tensors, children, files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """What one quantum did for one sequence: new text, and the whole answer when it is done."""
+
+    text: str
+    tokens: int
+    done: Generated | EngineError | None = None
+
+
+@runtime_checkable
+class GenerativeModel(Protocol):
+    """A model that answers over several quanta. It holds the state of its running sequences."""
+
+    def advance(
+        self, joining: Mapping[str, Prepared], leaving: Sequence[str], seconds: float
+    ) -> Mapping[str, Progressed]:
+        """One quantum: forget `leaving`, prefill `joining`, then decode all running sequences.
+
+        Keys are job ids. Stops decoding after about `seconds` of predicted time, but takes at least
+        one step. Answers for every sequence that ran; one that is done or failed is forgotten.
+        """
+        ...
+
+    def unload(self) -> None: ...
+
+
+class Family(Protocol):
+    """How models of one architecture are sized, prepared and loaded. Has no state."""
+
+    cost_unit: ClassVar[str]
+    """What a cost of 1 is: tokens, pixels, pages, audio_ms."""
+
+    def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        """From configuration and safetensors headers alone; reads no weights."""
+        ...
+
+    def preparer(self, spec: ModelSpec, path: Path) -> Preparer: ...
+
+    def load(self, spec: ModelSpec, path: Path, device: str) -> Model | GenerativeModel:
+        """Weights onto `device` (a torch device string), every byte touched. May raise anything."""
+        ...
+
+
+def family(name: str) -> Family:
+    """The family that the catalogue calls `name`. Raises LookupError with the names there are."""
+    if name not in names():
+        raise LookupError(f"no family {name!r}; there are: {', '.join(names())}")
+    return cast(Family, importlib.import_module(f"engine.adapters.{name}").FAMILY)
+
+
+def names() -> list[str]:
+    """Modules of this package that may serve models. Nothing is imported to find out."""
+    plumbing = {"family", "packed", "child", "weights", "images", "labels"}
+    found = (module.name for module in pkgutil.iter_modules(engine.adapters.__path__))
+    return sorted(name for name in found if name not in plumbing)
