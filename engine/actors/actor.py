@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
+
+from engine.errors import QueueFull, Stopped
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -18,13 +20,8 @@ Ts = TypeVarTuple("Ts")
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
 
-
-class Overloaded(Exception):
-    """No room for another request now; try again later."""
-
-
-class Stopped(Exception):
-    """The actor stopped before it answered."""
+BURST = 64
+"""So many messages are handled before others get a turn on the event loop."""
 
 
 class Reply(Generic[T]):
@@ -32,6 +29,8 @@ class Reply(Generic[T]):
 
     def __init__(self) -> None:
         self.closed = False
+        self.error: Exception | None = None
+        """What the asker was told instead of an answer."""
         self._answered = anyio.Event()
         self._outcome: Callable[[], T]
 
@@ -42,6 +41,8 @@ class Reply(Generic[T]):
         def outcome() -> T:
             raise error
 
+        if not self.closed:
+            self.error = error
         self._close(outcome)
 
     def _close(self, outcome: Callable[[], T]) -> None:
@@ -86,21 +87,36 @@ class Mailbox(Generic[M]):
             raise Stopped(type(message).__name__) from None
 
     async def ask(
-        self, request: Callable[Concatenate[Reply[T], P], M], *args: P.args, **kwargs: P.kwargs
+        self, request: Callable[Concatenate[Reply[T], P], M], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Post `request(reply, ...)` and wait for its reply. Only the edge asks; actors tell."""
-        if len(self) >= self._capacity:
-            raise Overloaded
         reply: Reply[T] = Reply()
-        self._unanswered.add(reply)
-        self.tell(request(reply, *args, **kwargs))
+        self.post(reply, request(reply, *args, **kwargs))
         return await reply
+
+    def post(self, reply: Reply[Any], message: M) -> None:
+        """Tell a message that carries `reply`, which is failed if the actor stops before it answers.
+
+        Raises QueueFull when too many messages wait.
+        """
+        if len(self) >= self._capacity:
+            raise QueueFull().after(0.1)
+        self._unanswered.add(reply)
+        self.tell(message)
 
     async def receive(self, until: float = math.inf) -> M | None:
         """The next message, or None once the clock reaches `until`."""
         with anyio.CancelScope(deadline=until):
             return await self._inbox.receive()
         return None
+
+    def burst(self, most: int) -> Iterator[M]:
+        """Messages that already lie here, at most `most`: taking them needs no turn of the loop."""
+        for _ in range(most):
+            try:
+                yield self._inbox.receive_nowait()
+            except anyio.WouldBlock:
+                return
 
     def fail_unanswered(self, error: Exception) -> None:
         for reply in tuple(self._unanswered):
@@ -147,7 +163,9 @@ class Actor(Generic[M]):
                     message = await self.mailbox.receive(until=self.wake_at())
                     if message is None:
                         self.wake()
-                    else:
+                        continue
+                    self.handle(message)
+                    for message in self.mailbox.burst(BURST):
                         self.handle(message)
         finally:
             self.mailbox.fail_unanswered(Stopped(type(self).__name__))

@@ -11,41 +11,15 @@ limits the model to one. `load` and `unload` run on a thread of the memory manag
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-import engine.adapters
 from engine.catalog import ModelSpec
 from engine.errors import EngineError
+from engine.memory.footprint import Footprint as Footprint
 from engine.requests import Generated, Item, Options, Output, Task, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What a model takes on its device, known before it is loaded.
-
-    A batch of cost c takes `workspace_base + c * workspace_per_cost` bytes beside the weights;
-    a sequence being generated holds `kv_bytes_per_token` for each token of prompt and answer.
-    """
-
-    weights_bytes: int
-    workspace_base: int = 0
-    workspace_per_cost: float = 0.0
-    kv_bytes_per_token: int = 0
-
-    def workspace(self, cost: int) -> int:
-        """Bytes that a batch of `cost` takes while it runs."""
-        return int(self.workspace_base + cost * self.workspace_per_cost)
-
-    def cost_within(self, workspace_bytes: int) -> int:
-        """The largest cost whose batch takes no more than `workspace_bytes`; may be 0."""
-        left = workspace_bytes - self.workspace_base
-        if left < 0:
-            return 0
-        return int(left / self.workspace_per_cost) if self.workspace_per_cost else 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +116,6 @@ def family(name: str) -> Family:
 
 
 def names() -> list[str]:
-    """Modules of this package that may serve models. Nothing is imported to find out."""
-    plumbing = {"family", "packed", "child", "weights", "images", "labels"}
-    found = (module.name for module in pkgutil.iter_modules(engine.adapters.__path__))
-    return sorted(name for name in found if name not in plumbing)
+    """Modules of this package that have a `FAMILY`. Nothing is imported to find out."""
+    modules = Path(__file__).parent.glob("*.py")
+    return sorted(m.stem for m in modules if m.stem != "family" and "\nFAMILY" in m.read_text("utf-8"))

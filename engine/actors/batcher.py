@@ -1,0 +1,227 @@
+"""The batcher: the one place where jobs wait. Idle runners pull batches from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import anyio
+
+from engine.actors.actor import Actor, Address, Mailbox
+from engine.actors.holds import Holds
+from engine.actors.messages import BatcherMessage, Enqueue, Event, Let
+from engine.actors.table import Open
+from engine.conversation import (
+    BatchDone,
+    Denied,
+    Finished,
+    Granted,
+    Idle,
+    JobsDropped,
+    Left,
+    Need,
+    Ready,
+    Release,
+    Run,
+    TooLarge,
+    Unavailable,
+    Unwanted,
+    Wanted,
+)
+from engine.errors import DeadlineExceeded, EngineError, QueueFull, StillLoading
+from engine.payloads import Payloads
+from engine.scheduling.dispatch import Dispatch
+from engine.scheduling.effects import Dropped, Effect, Failed
+from engine.scheduling.lanes import Job
+
+
+class Batcher(Actor[BatcherMessage]):
+    """Performs what `Dispatch` decides, and holds the table of replies."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox[BatcherMessage],
+        *,
+        dispatch: Dispatch,
+        max_hold: float,
+        payloads: Payloads,
+        memory: Address[Wanted | Unwanted | Need | Release],
+        runners: Mapping[str, Address[Run]],
+        router: Address[Let],
+        observers: Sequence[Address[Event]],
+    ) -> None:
+        super().__init__(mailbox)
+        self.dispatch = dispatch
+        dispatch.wanted = self._wanted
+        self._payloads = payloads
+        self._memory = memory
+        self._runners = runners
+        self._router = router
+        self._observers = observers
+        self._open: dict[str, Open] = {}
+        self._holds: Holds[str] = Holds(max_hold)
+        self._ready_at: dict[str, float] = {}
+        self._warm: set[tuple[str, str]] = set()
+
+    def handle(self, message: BatcherMessage) -> None:
+        now = anyio.current_time()
+        match message:
+            case Enqueue():
+                self._enqueue(message, now)
+            case Idle():
+                self._perform(self.dispatch.on_idle(message.slot, now), now)
+            case Granted():
+                self._perform(self.dispatch.on_granted(message, now), now)
+            case Denied():
+                self._perform(self.dispatch.on_denied(message, now), now)
+            case TooLarge():
+                self._perform(self.dispatch.on_too_large(message, now), now)
+            case Ready():
+                self._ready_at[message.unit] = now
+                self._warm.add((message.unit, message.device))
+                self._perform(self.dispatch.on_ready(message, now), now)
+            case Left():
+                self._warm.discard((message.unit, message.device))
+                self._perform(self.dispatch.on_left(message.unit, message.device, now), now)
+            case Unavailable():
+                self._perform(self.dispatch.on_unavailable(message, now), now)
+            case Finished():
+                self._finish(message, now)
+            case _:
+                assert_never(message)
+
+    def _enqueue(self, enqueue: Enqueue, now: float) -> None:
+        cold = not any(unit == enqueue.unit for unit, _ in self._warm)
+        request = self._open[enqueue.number] = Open(enqueue, cold)
+        self._holds.add(enqueue.number, enqueue.received)
+        refusal = self.dispatch.refusal(enqueue.jobs, now)
+        if refusal is not None:
+            request.fail(refusal)
+            self._end(request, enqueue.jobs, now, refusal.code)
+        elif not enqueue.jobs:
+            self._end(request, (), now, "ok")
+        else:
+            self._perform(self.dispatch.on_enqueue(enqueue.jobs, now), now)
+
+    def wake_at(self) -> float:
+        return self._holds.due_at()
+
+    def wake(self) -> None:
+        """Requests that waited as long as one may, and of which nothing has run yet."""
+        for number in self._holds.take_due(anyio.current_time()):
+            request = self._open.get(number)
+            if request is None or request.first_started is not None:
+                continue
+            warm = any(unit == request.enqueued.unit for unit, _ in self._warm)
+            request.fail(QueueFull().after(1.0) if warm else StillLoading().after(1.0))
+
+    def _wanted(self, job: Job) -> bool:
+        request = self._open.get(job.request)
+        return request is not None and not request.closed
+
+    def _perform(self, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            match effect:
+                case Run():
+                    self._start(effect, now)
+                case Need() | Release() | Wanted() | Unwanted():
+                    self._memory.tell(effect)
+                case Dropped():
+                    self._drop(effect, now)
+                case Failed():
+                    self._fail(effect.jobs, effect.failure.error(), now)
+                case _:
+                    assert_never(effect)
+
+    def _start(self, run: Run, now: float) -> None:
+        ready_at = self._ready_at.get(run.lease.unit, now)
+        batch = self.dispatch.running[run.id]
+        for number, jobs in Counter(job.request for job in batch.jobs).items():
+            self._open[number].started(run.id, jobs, run.lease.device, ready_at, now)
+        self._runners[run.lease.slot].tell(run)
+
+    def _finish(self, finished: Finished, now: float) -> None:
+        batch = self.dispatch.running[finished.run]
+        lease = finished.lease
+        self._observe(
+            BatchDone(
+                batch=finished.run,
+                unit=lease.unit,
+                device=lease.device,
+                slot=lease.slot,
+                jobs=len(batch.jobs),
+                cost=batch.cost,
+                started=batch.started,
+                seconds=finished.spent,
+                predicted=batch.predicted,
+            )
+        )
+        self._perform(self.dispatch.on_finished(finished, now), now)
+        for progress in finished.progress:
+            if request := self._open.get(_request(progress.job)):
+                request.stream(progress.text, progress.tokens)
+        for outcome in finished.outcomes:
+            request = self._open.get(_request(outcome.job))
+            if request is None:
+                continue
+            request.last_finished = now
+            if outcome.failure is not None:
+                request.take(_index(outcome.job), outcome.failure.error())
+            else:
+                assert outcome.output is not None
+                request.take(_index(outcome.job), self._payloads.outputs[outcome.output])
+            self._ended(request, outcome.job, now)
+
+    def _drop(self, dropped: Dropped, now: float) -> None:
+        for unit, jobs in Counter(job.unit for job in dropped.jobs).items():
+            self._observe(JobsDropped(unit, dropped.reason, jobs))
+        for job in dropped.jobs:
+            if request := self._open.get(job.request):
+                if dropped.reason == "expired":
+                    request.fail(DeadlineExceeded())
+                self._ended(request, job.id, now)
+
+    def _fail(self, jobs: Sequence[Job], error: EngineError, now: float) -> None:
+        for job in jobs:
+            if request := self._open.get(job.request):
+                request.fail(error)
+                self._ended(request, job.id, now)
+
+    def _ended(self, request: Open, job: str, now: float) -> None:
+        self._payloads.drop(job)
+        request.ended += 1
+        if request.over:
+            self._end(request, (), now, self._outcome(request, now))
+
+    def _outcome(self, request: Open, now: float) -> str:
+        if not request.closed:
+            return "ok"
+        error = request.enqueued.reply.error
+        if isinstance(error, EngineError):
+            return error.code
+        return "DEADLINE_EXCEEDED" if now >= request.enqueued.request.deadline else "CANCELLED"
+
+    def _end(self, request: Open, jobs: Sequence[Job], now: float, outcome: str) -> None:
+        """The last job of a request has ended, or none was let in: answer, forget it, tell who counts."""
+        for job in jobs:
+            self._payloads.drop(job.id)
+        if outcome == "ok":
+            request.answer(now)
+        elif request.enqueued.deltas is not None:
+            request.enqueued.deltas.close()
+        del self._open[request.enqueued.number]
+        self._router.tell(Let(request.enqueued.held_bytes))
+        self._observe(request.done(outcome, now))
+
+    def _observe(self, event: Event) -> None:
+        for observer in self._observers:
+            observer.tell(event)
+
+
+def _request(job: str) -> str:
+    return job.partition("/")[0]
+
+
+def _index(job: str) -> int:
+    return int(job.partition("/")[2])

@@ -1,0 +1,94 @@
+"""A model runner: one slot of one device. It runs whichever leased unit its batch names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import anyio
+
+from engine.actors.actor import Actor, Address, Mailbox
+from engine.adapters.family import GenerativeModel, Model
+from engine.conversation import Finished, Idle, Outcome, Progress, Run
+from engine.devices.device import Device
+from engine.errors import EngineError, RunnerCrashed
+from engine.execution import advance, execute
+from engine.payloads import Payloads
+
+
+class ModelRunner(Actor[Run]):
+    def __init__(
+        self,
+        mailbox: Mailbox[Run],
+        *,
+        name: str,
+        slot: int,
+        device: Device,
+        models: Mapping[tuple[str, str], Model | GenerativeModel],
+        payloads: Payloads,
+        batcher: Address[Idle | Finished],
+    ) -> None:
+        super().__init__(mailbox)
+        self._name = name
+        self._slot = slot
+        self._device = device
+        self._models = models
+        self._payloads = payloads
+        self._batcher = batcher
+
+    def start(self) -> None:
+        self._batcher.tell(Idle(self._name))
+
+    def handle(self, message: Run) -> None:
+        self.spawn(self._run, message)
+
+    async def _run(self, run: Run) -> None:
+        began = anyio.current_time()
+        try:
+            finished = await (self._quantum(run) if run.generative else self._batch(run))
+        except Exception as error:
+            # Only a bug comes here: whoever waits is told, then the supervisor starts a fresh runner.
+            spent = anyio.current_time() - began
+            failure = RunnerCrashed(f"The runner crashed: {type(error).__name__}.").after(0.5).failure()
+            jobs = dict.fromkeys([*(job.id for job in run.jobs), *run.running])
+            outcomes = tuple(Outcome(job, failure=failure) for job in jobs)
+            self._batcher.tell(Finished(run.id, run.lease, outcomes, spent))
+            raise
+        self._batcher.tell(finished)
+        self._batcher.tell(Idle(self._name))
+
+    async def _batch(self, run: Run) -> Finished:
+        model = self._models[run.lease.unit, run.lease.device]
+        assert isinstance(model, Model)
+        prepared = [self._payloads.prepared[job.payload] for job in run.jobs]
+        began, cost = anyio.current_time(), sum(job.cost for job in run.jobs)
+        executed = await self._device.run(self._slot, model, cost, partial(execute, model, prepared))
+        outcomes = []
+        for job, output in zip(run.jobs, executed.outputs, strict=True):
+            if isinstance(output, EngineError):
+                outcomes.append(Outcome(job.id, failure=output.failure()))
+                continue
+            self._payloads.outputs[job.id] = output
+            outcomes.append(Outcome(job.id, output=job.id))
+        spent = anyio.current_time() - began
+        return Finished(run.id, run.lease, tuple(outcomes), spent, out_of_memory=executed.out_of_memory)
+
+    async def _quantum(self, run: Run) -> Finished:
+        model = self._models[run.lease.unit, run.lease.device]
+        assert isinstance(model, GenerativeModel)
+        joining = {job.id: self._payloads.prepared[job.payload] for job in run.jobs}
+        began = anyio.current_time()
+        cost = sum(job.cost for job in run.jobs) + len(run.running)
+        work = partial(advance, model, joining, run.running, run.leaving, run.seconds)
+        progressed, exhausted = await self._device.run(self._slot, model, cost, work)
+        outcomes, progress = [], []
+        for job, step in progressed.items():
+            if step.text or step.tokens:
+                progress.append(Progress(job, step.text, step.tokens))
+            if isinstance(step.done, EngineError):
+                outcomes.append(Outcome(job, failure=step.done.failure()))
+            elif step.done is not None:
+                self._payloads.outputs[job] = step.done
+                outcomes.append(Outcome(job, output=job))
+        spent = anyio.current_time() - began
+        return Finished(run.id, run.lease, tuple(outcomes), spent, tuple(progress), out_of_memory=exhausted)

@@ -1,0 +1,125 @@
+"""Telemetry: counts what happened, for Prometheus. Queues and bytes are read when somebody scrapes."""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import assert_never
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from engine.actors.actor import Actor, Mailbox
+from engine.actors.messages import TelemetryMessage
+from engine.conversation import BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.view import EngineView
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+COST = tuple(4**n for n in range(1, 12))
+
+STAGES = ("prepare", "queue", "load", "run", "total")
+
+
+class Telemetry(Actor[TelemetryMessage]):
+    def __init__(self, mailbox: Mailbox[TelemetryMessage]) -> None:
+        super().__init__(mailbox)
+        self.registry = CollectorRegistry()
+        self.totals: Counts[str] = Counts()
+        """Requests by outcome since the start."""
+        self.residency: Counts[tuple[str, str]] = Counts()
+        """Changes by unit and event."""
+        self.device_seconds: dict[str, float] = defaultdict(float)
+        """Seconds that slots were held, by device."""
+        self._requests = self._counter("requests", "Requests by outcome", "model", "task", "outcome")
+        self._stage = self._histogram(
+            "stage_seconds", "Seconds of a request by stage", SECONDS, "model", "stage"
+        )
+        self._tokens = self._counter("tokens", "Tokens in and out", "model", "direction")
+        self._items = self._counter("items", "Items answered", "model")
+        self._device = self._counter("device_seconds", "Seconds that slots were held", "unit", "device")
+        self._cost = self._histogram("batch_cost", "Cost of a batch in the model's unit", COST, "unit")
+        self._jobs = self._counter("batch_jobs", "Jobs that ran", "unit")
+        self._batches = self._counter("batches", "Batches that ran", "unit", "device")
+        self._dropped = self._counter(
+            "jobs_dropped", "Jobs that left the queue without running", "unit", "reason"
+        )
+        self._changes = self._counter(
+            "residency_changes", "Loads, evictions, failures", "unit", "device", "event"
+        )
+        self._loading = self._histogram("load_seconds", "Seconds of a load", SECONDS, "unit")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"serai_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"serai_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def handle(self, message: TelemetryMessage) -> None:
+        match message:
+            case RequestDone():
+                self._count_request(message)
+            case BatchDone():
+                self.device_seconds[message.device] += message.seconds
+                self._device.labels(message.unit, message.device).inc(message.seconds)
+                self._batches.labels(message.unit, message.device).inc()
+                self._jobs.labels(message.unit).inc(message.jobs)
+                self._cost.labels(message.unit).observe(message.cost)
+            case JobsDropped():
+                self._dropped.labels(message.unit, message.reason).inc(message.jobs)
+            case ResidencyChanged():
+                self.residency[message.unit, message.event] += 1
+                self._changes.labels(message.unit, message.device, message.event).inc()
+                if message.event == "loaded":
+                    self._loading.labels(message.unit).observe(message.seconds)
+            case _:
+                assert_never(message)
+
+    def _count_request(self, done: RequestDone) -> None:
+        # A name that no entry has is the caller's: as a label it would let callers grow this without end.
+        model = "unknown" if done.outcome == "MODEL_NOT_FOUND" else done.model
+        self.totals[done.outcome] += 1
+        self._requests.labels(model, done.task, done.outcome).inc()
+        if done.outcome != "ok":
+            return
+        self._items.labels(model).inc(done.items)
+        self._tokens.labels(model, "in").inc(done.input_tokens)
+        self._tokens.labels(model, "out").inc(done.output_tokens)
+        for stage in STAGES:
+            self._stage.labels(model, stage).observe(getattr(done, f"{stage}_seconds"))
+
+    def exposition(self, view: Callable[[], EngineView]) -> bytes:
+        """Everything in Prometheus' text format: what was counted, and what one look shows now."""
+        now = CollectorRegistry()
+        now.register(_Now(view()))
+        return generate_latest(self.registry) + generate_latest(now)
+
+
+class _Now(Collector):
+    def __init__(self, view: EngineView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        view = self._view
+        waiting = GaugeMetricFamily("serai_waiting_jobs", "Jobs in the queue", labels=["model"])
+        oldest = GaugeMetricFamily("serai_oldest_seconds", "Age of the oldest job", labels=["model"])
+        resident = GaugeMetricFamily("serai_resident_bytes", "Weights on a device", labels=["unit", "device"])
+        for model in view.models:
+            if model.waiting:
+                waiting.add_metric([model.id], model.waiting)
+                oldest.add_metric([model.id], model.oldest)
+            for r in model.residencies:
+                resident.add_metric([r.unit, r.device], r.weights_bytes)
+        budget = GaugeMetricFamily("serai_device_budget_bytes", "Bytes that may be held", labels=["device"])
+        held = GaugeMetricFamily("serai_device_held_bytes", "Bytes held, by line", labels=["device", "line"])
+        busy = GaugeMetricFamily("serai_device_busy_slots", "Slots that run a batch", labels=["device"])
+        for device in view.devices:
+            budget.add_metric([device.name], device.budget_bytes)
+            busy.add_metric([device.name], device.busy_slots)
+            for line, size in device.lines.items():
+                held.add_metric([device.name, line], size)
+        requests = GaugeMetricFamily(
+            "serai_held_request_bytes", "Bodies and prepared inputs", view.held_bytes
+        )
+        yield from (waiting, oldest, resident, budget, held, busy, requests)

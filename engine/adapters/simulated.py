@@ -1,0 +1,136 @@
+"""Models that compute nothing: sizes, speeds and failures as the catalogue entry declares them.
+
+Their answers are deterministic functions of the input, so that tests can tell whose answer is whose.
+A catalogue entry's `options` are the fields of `Declared`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from engine.adapters.family import Footprint, Prepared, Progressed
+from engine.catalog import ModelSpec
+from engine.errors import EngineError, InferenceFailed
+from engine.requests import (
+    Encoded,
+    Extracted,
+    Generated,
+    GenerateOptions,
+    Item,
+    Options,
+    Output,
+    Scored,
+    Task,
+    Usage,
+)
+
+
+class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a simulated model takes, in bytes and seconds, and how it fails."""
+
+    weights_bytes: int = 100 * 2**20
+    workspace_per_cost: float = 1024.0
+    kv_bytes_per_token: int = 1024
+    seconds_per_batch: float = 0.002
+    seconds_per_cost: float = 0.0001
+    load_seconds: float = 0.5
+    load_error: str = ""
+    """Loading fails, and says so."""
+    poison: str = ""
+    """An input with this text in it makes the batch raise."""
+
+
+class SimulatedPreparer:
+    """Cost: one for each word."""
+
+    def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
+        return [self._prepare(task, item, options) for item in items]
+
+    def _prepare(self, task: Task, item: Item, options: Options) -> Prepared:
+        text = item.text or ""
+        cost = max(1, len(text.split()))
+        new = options.max_new_tokens if isinstance(options, GenerateOptions) else 0
+        usage = Usage(input_tokens=cost, images=len(item.images))
+        return Prepared(cost, (task, text, new), len(text), usage, cost + new if new else 0)
+
+
+class SimulatedModel:
+    def __init__(self, declared: Declared, dims: int) -> None:
+        self._declared = declared
+        self._dims = dims
+        self.load_seconds = declared.load_seconds
+        self._running: dict[str, tuple[str, int, int]] = {}  # text, tokens wanted, tokens given
+
+    def seconds(self, cost: int) -> float:
+        return self._declared.seconds_per_batch + cost * self._declared.seconds_per_cost
+
+    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
+        texts = [job.payload[1] for job in jobs]
+        if self._declared.poison and any(self._declared.poison in text for text in texts):
+            raise RuntimeError("poisoned")
+        return [self._answer(*job.payload) for job in jobs]
+
+    def _answer(self, task: Task, text: str, new_tokens: int) -> Output | EngineError:
+        """A vector, or a score, that only this text has."""
+        seed = zlib.crc32(text.encode("utf-8", "replace"))
+        if task is Task.SCORE:
+            return Scored(seed / 2**32)
+        if task is Task.EXTRACT:
+            return Extracted(data={"echo": text})
+        if task is Task.ENCODE:
+            return Encoded(dense=np.random.default_rng(seed).standard_normal(self._dims, dtype=np.float32))
+        return InferenceFailed("generation goes by quanta")
+
+    def advance(
+        self, joining: Mapping[str, Prepared], leaving: Sequence[str], seconds: float
+    ) -> Mapping[str, Progressed]:
+        """One token a quantum for each sequence: the words of its prompt, again and again."""
+        for job in leaving:
+            self._running.pop(job, None)
+        for job, prepared in joining.items():
+            self._running[job] = (prepared.payload[1], prepared.payload[2], 0)
+        progressed: dict[str, Progressed] = {}
+        for job, (text, wanted, given) in tuple(self._running.items()):
+            words = text.split() or [""]
+            piece = words[given % len(words)] + " "
+            self._running[job] = (text, wanted, given + 1)
+            done = None
+            if given + 1 >= wanted:
+                del self._running[job]
+                whole = " ".join(words[n % len(words)] for n in range(wanted)) + " "
+                done = Generated(whole, "length", tuple(range(wanted)))
+            progressed[job] = Progressed(piece, 1, done)
+        return progressed
+
+    def unload(self) -> None:
+        self._running.clear()
+
+
+class SimulatedFamily:
+    cost_unit: ClassVar[str] = "words"
+
+    def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        declared = _declared(spec)
+        return Footprint(declared.weights_bytes, 0, declared.workspace_per_cost, declared.kv_bytes_per_token)
+
+    def preparer(self, spec: ModelSpec, path: Path) -> SimulatedPreparer:
+        return SimulatedPreparer()
+
+    def load(self, spec: ModelSpec, path: Path, device: str) -> SimulatedModel:
+        declared = _declared(spec)
+        if declared.load_error:
+            raise RuntimeError(declared.load_error)
+        return SimulatedModel(declared, next(iter(spec.dims.values()), 8))
+
+
+def _declared(spec: ModelSpec) -> Declared:
+    return msgspec.convert(dict(spec.options), Declared)
+
+
+FAMILY = SimulatedFamily()

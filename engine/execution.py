@@ -1,0 +1,104 @@
+"""One batch on one model, so that a job that is wrong fails alone. Runs on a slot's thread."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.adapters.family import GenerativeModel, Model, Prepared, Progressed
+from engine.errors import EngineError, InferenceFailed, ResourceExhausted
+from engine.requests import Encoded, Output, Scored
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Executed:
+    outputs: list[Output | EngineError]
+    out_of_memory: bool = False
+
+
+def execute(model: Model, jobs: Sequence[Prepared]) -> Executed:
+    """One output or error per job, in order. A batch that raises is halved until the culprit is alone."""
+    try:
+        outputs = list(model.run(jobs))
+        if len(outputs) != len(jobs):
+            raise InferenceFailed(f"The model gave {len(outputs)} results for {len(jobs)} inputs.")
+        return Executed([_finite(output) for output in outputs])
+    except Exception as error:
+        exhausted = out_of_memory(error)
+        if exhausted:
+            _release_caches()
+        if len(jobs) == 1:
+            return Executed([_explained(error, exhausted)], exhausted)
+        log.warning("a batch of %d failed and is halved: %r", len(jobs), error)
+        middle = len(jobs) // 2
+        first, second = execute(model, jobs[:middle]), execute(model, jobs[middle:])
+        exhausted = exhausted or first.out_of_memory or second.out_of_memory
+        return Executed(first.outputs + second.outputs, exhausted)
+
+
+def advance(
+    model: GenerativeModel,
+    joining: Mapping[str, Prepared],
+    running: Sequence[str],
+    leaving: Sequence[str],
+    seconds: float,
+) -> tuple[Mapping[str, Progressed], bool]:
+    """One quantum, and whether memory ran out. When the model itself breaks, all its sequences fail."""
+    try:
+        return model.advance(joining, leaving, seconds), False
+    except Exception as error:
+        log.exception("a quantum failed")
+        exhausted = out_of_memory(error)
+        failed = _explained(error, exhausted)
+        everyone = [*joining, *(job for job in running if job not in joining)]
+        try:
+            model.advance({}, everyone, 0.0)  # forget them, so that they hold no memory
+        except Exception:
+            log.exception("the sequences of a failed quantum could not be forgotten")
+        return {job: Progressed("", 0, failed) for job in everyone}, exhausted
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether `error` is an allocator's; torch is only looked at when it is there already."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _explained(error: Exception, exhausted: bool) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    if exhausted:
+        text = "Memory ran out on this input alone. Send a shorter one, or try again later."
+        return ResourceExhausted(text).after(5.0)
+    log.error("an input failed in the model", exc_info=error)
+    return InferenceFailed(f"The model failed on this input: {type(error).__name__}.")
+
+
+def _finite(output: Output | EngineError) -> Output | EngineError:
+    """Numbers are never NaN: a result that is not finite is an error instead."""
+    match output:
+        case Scored(score=score):
+            good = math.isfinite(score)
+        case Encoded(dense=dense, sparse=sparse, multivector=multivector):
+            values = (dense, sparse and sparse.values, multivector)
+            good = all(_all_finite(v) for v in values if v is not None)
+        case _:
+            return output
+    return output if good else InferenceFailed("The model's result for this input is not a finite number.")
+
+
+def _all_finite(values: Any) -> bool:
+    return not np.issubdtype(values.dtype, np.floating) or bool(np.isfinite(values).all())
+
+
+def _release_caches() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

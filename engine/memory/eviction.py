@@ -1,0 +1,110 @@
+"""Who leaves when memory is tight. Pure: facts in, names out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from engine.memory.residency import Residency, Resident
+from engine.memory.rules import GROUPING, LINGER_SHARE, EvictionPolicy, MemoryRules
+
+MEMORY_SECONDS = 300.0
+"""Demand fades to a third in this time."""
+
+
+def used(resident: Resident, now: float) -> None:
+    """Count one use of `resident`; what came before fades."""
+    resident.demand = faded(resident, now) + 1.0
+    resident.last_used = now
+
+
+def faded(resident: Resident, now: float) -> float:
+    """Recent demand as of `now`."""
+    return resident.demand * math.exp((resident.last_used - now) / MEMORY_SECONDS)
+
+
+def worth(resident: Resident, policy: EvictionPolicy, now: float) -> tuple[float, float]:
+    """Sorts those that should go first to the front."""
+    if policy is EvictionPolicy.LRU:
+        return (resident.last_used, 0.0)
+    if policy is EvictionPolicy.LFU:
+        return (faded(resident, now), resident.last_used)
+    weights = max(1, resident.footprint.weights_bytes)
+    return (faded(resident, now) * resident.load_seconds / weights, resident.last_used)
+
+
+def choose(
+    shortfall_bytes: int,
+    residents: Sequence[Resident],
+    *,
+    unwanted_only: bool,
+    wanted: Collection[str],
+    policy: EvictionPolicy,
+    now: float,
+) -> list[Resident] | None:
+    """Whom to evict so that `shortfall_bytes` come free, least worth first; None when all do not suffice.
+
+    Never a pinned unit, never one that loads or already leaves. With `unwanted_only` never one that is
+    busy or has work waiting; otherwise those come last, and leave when their leases end.
+    """
+    if shortfall_bytes <= 0:
+        return []
+    free = [r for r in residents if r.state is Residency.READY and not r.pinned and not r.yielding]
+    idle = [r for r in free if not r.busy and r.unit not in wanted]
+    rest = [] if unwanted_only else [r for r in free if r not in idle]
+    order = [
+        *sorted(idle, key=lambda r: worth(r, policy, now)),
+        *sorted(rest, key=lambda r: worth(r, policy, now)),
+    ]
+    leaving: list[Resident] = []
+    for resident in order:
+        leaving.append(resident)
+        shortfall_bytes -= resident.footprint.weights_bytes
+        if shortfall_bytes <= 0:
+            return _without_needless(leaving, -shortfall_bytes)
+    return None
+
+
+def victims(
+    shortfall_bytes: int,
+    since: float,
+    residents: Sequence[Resident],
+    *,
+    wanted: Collection[str],
+    rules: MemoryRules,
+    now: float,
+) -> list[Resident] | float:
+    """Who leaves now for a claim made at `since`; or, when it must wait, the time to look again (maybe inf).
+
+    At first only those that are idle and have been so for a share of what reloading them takes. A claim
+    that has waited long enough for the work of others to be worth a change of places takes any that is
+    not pinned: its jobs then wait for the reload.
+    """
+    settled, look_again = [], math.inf
+    for resident in residents:
+        stays_until = resident.last_used + min(rules.min_residency, resident.load_seconds * LINGER_SHARE)
+        if stays_until <= now:
+            settled.append(resident)
+        elif resident.state is Residency.READY and not resident.busy:
+            look_again = min(look_again, stays_until)
+    policy = rules.policy
+    idle = choose(shortfall_bytes, settled, unwanted_only=True, wanted=wanted, policy=policy, now=now)
+    if idle is not None:
+        return idle
+    slowest = max((r.load_seconds for r in residents), default=0.0)
+    patient_until = since + min(rules.max_cold_wait, max(0.1, 2 * GROUPING * slowest))
+    if now < patient_until:
+        return min(look_again, patient_until)
+    anyone = choose(shortfall_bytes, residents, unwanted_only=False, wanted=wanted, policy=policy, now=now)
+    return math.inf if anyone is None else anyone
+
+
+def _without_needless(leaving: list[Resident], surplus_bytes: int) -> list[Resident]:
+    """A large one chosen late may make smaller ones chosen before it needless: those stay."""
+    kept: list[Resident] = []
+    for resident in reversed(leaving[:-1]):
+        if resident.footprint.weights_bytes <= surplus_bytes:
+            surplus_bytes -= resident.footprint.weights_bytes
+        else:
+            kept.append(resident)
+    return [*reversed(kept), leaving[-1]]

@@ -1,0 +1,105 @@
+"""What is held where: residents, footprints, pins and ledgers, and the arithmetic over them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.errors import NoRoom
+from engine.memory.footprint import Footprint
+from engine.memory.ledger import Ledger, Line
+from engine.memory.residency import Residency, Resident
+from engine.memory.rules import FLOOR_SHARE, KV_FLOOR_TOKENS
+from engine.units import UnitFacts
+
+
+@dataclass(slots=True)
+class Holdings:
+    """The state of the memory manager. Only `Custody` changes it."""
+
+    facts: Callable[[str], UnitFacts]
+    ledgers: Mapping[str, Ledger]
+    kinds: Mapping[str, str]
+    """Kind of each device, by its name; the order is the order of preference within a kind."""
+    residents: dict[tuple[str, str], Resident] = field(default_factory=dict)
+    footprints: dict[str, Footprint] = field(default_factory=dict)
+    pins: set[str] = field(default_factory=set)
+
+    def floor(self, unit: str, footprint: Footprint) -> int:
+        """Bytes beside the weights without which the unit is of no use."""
+        facts = self.facts(unit)
+        cost = min(facts.max_batch_cost, 1 << 16) // FLOOR_SHARE
+        kv = KV_FLOOR_TOKENS * footprint.kv_bytes_per_token if facts.generative else 0
+        return footprint.workspace(max(1, cost)) + kv
+
+    def shortfall(self, unit: str, device: str) -> int:
+        """Bytes that must come free before `unit` can load beside what is there."""
+        ledger, footprint = self.ledgers[device], self.footprints[unit]
+        lines = ledger.lines()
+        there = [r for r in self.residents.values() if r.device == device and r.resident]
+        floors = [self.floor(r.unit, r.footprint) for r in there if not r.yielding]
+        room = max([self.floor(unit, footprint), *floors])
+        fixed = ledger.used_bytes - lines[Line.WORKSPACE]
+        return fixed + footprint.weights_bytes + max(room, lines[Line.WORKSPACE]) - ledger.budget_bytes
+
+    def home(self, unit: str) -> str | None:
+        """The first device where the unit fits beside what is pinned there; None when there is none."""
+        footprint = self.footprints[unit]
+        for device in self.devices(unit):
+            pinned = [
+                p for p in self.pins if p != unit and p in self.footprints and self.pin_home(p) == device
+            ]
+            weights = sum(self.footprints[p].weights_bytes for p in pinned) + footprint.weights_bytes
+            room = max(self.floor(u, self.footprints[u]) for u in [unit, *pinned])
+            if weights + room <= self.ledgers[device].budget_bytes:
+                return device
+        return None
+
+    def pin_home(self, unit: str) -> str:
+        """Where a pinned unit is, or will be."""
+        there = [d for (u, d), r in self.residents.items() if u == unit and r.resident]
+        return there[0] if there else self.devices(unit)[0]
+
+    def no_room(self, unit: str) -> NoRoom:
+        footprint = self.footprints[unit]
+        devices = self.devices(unit)
+        if not devices:
+            kinds = ", ".join(self.facts(unit).device_kinds)
+            return NoRoom(f"{unit} runs on {kinds}; this server has {', '.join(self.kinds.values())}.")
+        device = devices[0]
+        pins = [
+            f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins) if p in self.footprints
+        ]
+        floor = self.floor(unit, footprint)
+        text = (
+            f"{unit} takes {_mib(footprint.weights_bytes)} of weights and at least {_mib(floor)} to run in; "
+            f"{device} has {_mib(self.ledgers[device].budget_bytes)} for models"
+        )
+        held = f", of which pins hold {', '.join(pins)}. Unpin one" if pins else ". Choose a smaller model"
+        return NoRoom(f"{text}{held}, or give the server more memory.", pins=sorted(self.pins))
+
+    def devices(self, unit: str) -> list[str]:
+        """Devices that the unit may use, the preferred first."""
+        kinds = self.facts(unit).device_kinds
+        return [device for kind in kinds for device, k in self.kinds.items() if k == kind]
+
+    def entry(self, unit: str, device: str, footprint: Footprint) -> Resident:
+        return self.residents.setdefault((unit, device), Resident(unit, device, footprint))
+
+    def ready(self, unit: str) -> Resident | None:
+        ready = (r for (u, d), r in self.residents.items() if u == unit and self.gives_leases(u, d))
+        return next(ready, None)
+
+    def gives_leases(self, unit: str, device: str) -> bool:
+        resident = self.residents.get((unit, device))
+        return bool(resident and resident.state is Residency.READY and not resident.yielding)
+
+    def others_active(self, resident: Resident) -> bool:
+        """Whether bytes of this device will come free without anybody being evicted."""
+        here = [r for r in self.residents.values() if r.device == resident.device]
+        moving = (Residency.LOADING, Residency.LEAVING)
+        return any(r.leases or r.state in moving or (r is not resident and r.kv_bytes) for r in here)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB"

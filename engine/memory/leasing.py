@@ -1,0 +1,43 @@
+"""How large a batch the free bytes allow. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.conversation import Need
+from engine.memory.footprint import Footprint
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What a lease may come to: its batch's cost and workspace, and the unit's new total of KV tokens."""
+
+    cost: int
+    workspace_bytes: int
+    kv_tokens: int
+
+
+def size(need: Need, footprint: Footprint, free_bytes: int) -> Sized | None:
+    """The largest batch up to what is wanted that fits in `free_bytes`; None when the least does not.
+
+    The first waiting sequence's KV comes before workspace beyond the least, the others' KV after it.
+    """
+    per_token = footprint.kv_bytes_per_token
+    least = max(1, need.min_cost)
+    for_workspace = free_bytes - (need.kv_min - need.kv_floor) * per_token
+    cost = min(max(need.want_cost, least), footprint.cost_within(for_workspace))
+    if cost < least:
+        return None
+    workspace = footprint.workspace(cost)
+    joining = need.kv_want - need.kv_floor
+    if per_token:
+        joining = min(joining, (free_bytes - workspace) // per_token)
+    return Sized(cost, workspace, need.kv_floor + joining)
+
+
+def largest(footprint: Footprint, free_bytes: int) -> tuple[int, int]:
+    """The largest (cost, KV tokens) of one job that `free_bytes` could ever serve."""
+    cost = footprint.cost_within(free_bytes)
+    if not footprint.kv_bytes_per_token:
+        return cost, 1 << 62
+    return cost, max(0, free_bytes - footprint.workspace(1)) // footprint.kv_bytes_per_token

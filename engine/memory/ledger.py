@@ -1,0 +1,81 @@
+"""Who holds which bytes of one device. The sum never exceeds the budget. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Line(StrEnum):
+    """What bytes are held for."""
+
+    CONTEXT = "context"  # the framework's own, before any model
+    WEIGHTS = "weights"
+    WORKSPACE = "workspace"  # of batches that run
+    KV = "kv"
+    FOREIGN = "foreign"  # other processes on the card
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Entries by (line, owner): a unit for weights and KV, a lease's number for workspace."""
+
+    total_bytes: int
+    headroom: float
+    _held: dict[tuple[Line, str], int] = field(default_factory=dict)
+    _used: int = 0
+
+    @property
+    def budget_bytes(self) -> int:
+        return int(self.total_bytes * (1 - self.headroom))
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used
+
+    @property
+    def free_bytes(self) -> int:
+        return self.budget_bytes - self._used
+
+    def hold(self, line: Line, owner: str, size_bytes: int) -> bool:
+        """Set what `owner` holds on `line`; False, and nothing changes, when that is too much.
+
+        Giving bytes back always succeeds.
+        """
+        before = self._held.get((line, owner), 0)
+        if size_bytes - before > max(0, self.free_bytes):
+            return False
+        self._used += size_bytes - before
+        if size_bytes:
+            self._held[line, owner] = size_bytes
+        else:
+            self._held.pop((line, owner), None)
+        return True
+
+    def held(self, line: Line, owner: str) -> int:
+        return self._held.get((line, owner), 0)
+
+    def lines(self) -> dict[Line, int]:
+        """Bytes on each line."""
+        sums = dict.fromkeys(Line, 0)
+        for line, _, size in self:
+            sums[line] += size
+        return sums
+
+    def observe_foreign(self, size_bytes: int) -> None:
+        """What other processes hold is seen, not asked: it may leave the device over its budget."""
+        before = self._held.pop((Line.FOREIGN, ""), 0)
+        self._used += size_bytes - before
+        if size_bytes:
+            self._held[Line.FOREIGN, ""] = size_bytes
+
+    def __iter__(self) -> Iterator[tuple[Line, str, int]]:
+        return ((line, owner, size) for (line, owner), size in self._held.items())
+
+    def check(self) -> None:
+        """Raise AssertionError when the books do not balance. Tests call it at every idle moment."""
+        assert self._used == sum(size for _, _, size in self)
+        assert all(size > 0 for _, _, size in self)
+        own = self._used - self.held(Line.FOREIGN, "")
+        assert own <= self.budget_bytes, f"{own} held of {self.budget_bytes}"

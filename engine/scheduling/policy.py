@@ -1,0 +1,83 @@
+"""Which lane runs next on a free slot: class first, then fair share, then who is about to be late. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.requests import ServiceClass
+
+MEMORY_SECONDS = 30.0
+"""Device time spent longer ago than a few of these no longer counts between classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A lane that could run now."""
+
+    unit: str
+    service_class: ServiceClass
+    due: float
+    """When its most urgent job should be done."""
+    seconds: float
+    """Predicted run time of the batch it would send."""
+
+
+@dataclass(slots=True)
+class FairShare:
+    """Device-seconds shared by weight: start-time fair queueing over what was really spent.
+
+    Each unit has a virtual time, its device-seconds divided by its weight; the smallest goes first. A
+    unit that comes back after a pause starts from the virtual time of those that stayed, so idling
+    earns nothing (Goyal, Vin and Cheng, 1996).
+    """
+
+    floors: Mapping[ServiceClass, float] = field(default_factory=dict)
+    """Least share of device time that a class gets while it waits, whatever is more urgent."""
+    _virtual: dict[str, float] = field(default_factory=dict)
+    _now_virtual: float = 0.0
+    _spent: dict[ServiceClass, float] = field(default_factory=dict)
+    _decayed_at: float = 0.0
+
+    def wake(self, unit: str) -> None:
+        """`unit` has work again after it had none."""
+        self._virtual[unit] = max(self._virtual.get(unit, 0.0), self._now_virtual)
+
+    def charge(
+        self, unit: str, service_class: ServiceClass, seconds: float, weight: float, now: float
+    ) -> None:
+        """`unit` held a slot for `seconds`; negative to correct an earlier charge."""
+        self._virtual[unit] = self._virtual.get(unit, self._now_virtual) + seconds / weight
+        fade = math.exp(min(0.0, self._decayed_at - now) / MEMORY_SECONDS)
+        self._spent = {c: s * fade for c, s in self._spent.items()}
+        self._spent[service_class] = self._spent.get(service_class, 0.0) + seconds
+        self._decayed_at = max(now, self._decayed_at)
+
+    def virtual(self, unit: str) -> float:
+        return self._virtual.get(unit, self._now_virtual)
+
+    def choose(self, candidates: Sequence[Candidate], now: float) -> Candidate | None:
+        """The lane to run now, or None when there is none."""
+        if not candidates:
+            return None
+        chosen_class = self._class(candidates)
+        peers = [c for c in candidates if c.service_class == chosen_class]
+        chosen = _about_to_be_late(peers, now) or min(peers, key=lambda c: (self.virtual(c.unit), c.due))
+        self._now_virtual = max(self._now_virtual, min(self.virtual(c.unit) for c in peers))
+        return chosen
+
+    def _class(self, candidates: Sequence[Candidate]) -> ServiceClass:
+        waiting = sorted({c.service_class for c in candidates})
+        total = sum(self._spent.values())
+        for service_class in waiting[1:]:
+            floor = self.floors.get(service_class, 0.0)
+            if total and self._spent.get(service_class, 0.0) < floor * total:
+                return service_class
+        return waiting[0]
+
+
+def _about_to_be_late(peers: Sequence[Candidate], now: float) -> Candidate | None:
+    """Who can still be on time, but only by going now. What is late already waits for its share."""
+    close = [c for c in peers if 0 <= c.due - now < c.seconds]
+    return min(close, key=lambda c: c.due) if close else None

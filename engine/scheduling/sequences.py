@@ -1,0 +1,62 @@
+"""The sequences that a generative unit has under way: who runs where, and what they hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from engine.requests import ServiceClass
+from engine.scheduling.lanes import Job
+
+
+@dataclass(slots=True)
+class Sequences:
+    """The running set of one unit. It lives on one device; only `join` may choose which."""
+
+    unit: str
+    device: str | None = None
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _leaving: set[str] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens of prompt and answer that the set may come to hold, those that leave included."""
+        return sum(job.kv_tokens for job in self._jobs.values())
+
+    @property
+    def urgency(self) -> ServiceClass | None:
+        return min((job.service_class for job in self._jobs.values()), default=None)
+
+    def join(self, device: str, jobs: Iterable[Job]) -> None:
+        self.device = device
+        self._jobs |= {job.id: job for job in jobs}
+
+    def leaving(self, now: float, wanted: Callable[[Job], bool]) -> tuple[str, ...]:
+        """Those that nobody waits for or whose deadline has passed; they leave with the next quantum."""
+        gone = [j.id for j in self._jobs.values() if j.deadline <= now or not wanted(j)]
+        self._leaving |= set(gone)
+        return tuple(gone)
+
+    def left(self) -> list[Job]:
+        """The quantum that they left with is over: forget them."""
+        gone = [self._jobs.pop(id) for id in self._leaving if id in self._jobs]
+        self._leaving.clear()
+        return gone
+
+    def done(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            self._jobs.pop(id, None)
+            self._leaving.discard(id)
+
+    def clear(self) -> list[Job]:
+        """Take out everything: the unit is lost."""
+        jobs = list(self._jobs.values())
+        self._jobs.clear()
+        self._leaving.clear()
+        return jobs

@@ -1,0 +1,54 @@
+"""How large a batch should be, and how long one is expected to run. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from engine.requests import ServiceClass
+from engine.scheduling.curve import RuntimeCurve
+from engine.scheduling.rules import BATCH_SHARE, QUANTUM_SHARE, SchedulingRules
+from engine.units import UnitFacts
+
+
+@dataclass(slots=True)
+class Sizing:
+    rules: SchedulingRules
+    curves: dict[tuple[str, str], RuntimeCurve] = field(default_factory=dict)
+    """Learned run times by unit and device."""
+    interactive_seen: float = -math.inf
+    """When interactive work last came."""
+
+    def observe(self, unit: str, device: str, cost: int, seconds: float) -> None:
+        """A batch ran."""
+        self.curves.setdefault((unit, device), RuntimeCurve()).observe(cost, seconds)
+
+    def predicted(self, unit: str, device: str, cost: int) -> float:
+        """Seconds that a batch of `cost` is expected to run; 0 while nothing is known."""
+        curve = self.curves.get((unit, device))
+        return curve.seconds(max(1, cost)) if curve else 0.0
+
+    def usual_cost(self, facts: UnitFacts) -> int:
+        """The largest batch that profile and rules ask for."""
+        return facts.max_batch_cost if facts.max_batch_cost < 1 << 62 else self.rules.batch_cost
+
+    def soft_cost(
+        self, facts: UnitFacts, device: str, urgency: ServiceClass | None, want: int, now: float
+    ) -> int:
+        """Up to `want`, what is predicted to run no longer than a batch of this class may."""
+        curve = self.curves.get((facts.unit, device))
+        if not curve or urgency is None:
+            return want
+        target = facts.targets.get(urgency, self.rules.targets[urgency])
+        return int(min(want, curve.cost_within(min(target * BATCH_SHARE, self._bound(urgency, now)))))
+
+    def quantum(self, urgency: ServiceClass, now: float) -> float:
+        """Seconds of one generation quantum of this class."""
+        return min(self.rules.quantum, self._bound(urgency, now))
+
+    def _bound(self, urgency: ServiceClass, now: float) -> float:
+        """While interactive work is about, what else runs may hold it up by a share of its target only."""
+        recently = now - self.interactive_seen <= self.rules.interactive_window
+        if not recently or urgency is ServiceClass.INTERACTIVE:
+            return math.inf
+        return self.rules.targets[ServiceClass.INTERACTIVE] * QUANTUM_SHARE

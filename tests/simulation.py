@@ -1,0 +1,73 @@
+"""An engine of simulated models in virtual time: the unchanged actors, no threads, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from engine.adapters import simulated
+from engine.adapters.family import Family
+from engine.catalog import Catalog, ModelSpec
+from engine.config import Settings
+from engine.devices.device import Device
+from engine.devices.simulated import Simulated
+from engine.engine import Engine
+from engine.offload import Inline
+from engine.parts import Parts
+from engine.requests import EncodeOptions, GenerateOptions, Item, Request, Task
+from engine.running import open_engine
+
+MIB = 2**20
+
+
+def model(name: str, tasks: tuple[str, ...] = ("encode",), **fields: object) -> ModelSpec:
+    """A simulated entry; `options` are `engine.adapters.simulated.Declared`'s fields."""
+    return ModelSpec.model_validate(
+        {
+            "id": name,
+            "family": "simulated",
+            "tasks": tasks,
+            "outputs": ["dense"],
+            "dims": {"dense": 8},
+            "devices": ["simulated"],
+            "sources": [{"directory": "/"}],
+        }
+        | fields
+    )
+
+
+def catalog(*models: ModelSpec) -> Catalog:
+    return Catalog({m.id: m for m in models}, {})
+
+
+def request(model: str, *texts: str, id: str = "q", **fields: object) -> Request:
+    items = tuple(Item(text=text) for text in texts)
+    return Request(id, Task.ENCODE, model, items, EncodeOptions(), **fields)  # type: ignore[arg-type]
+
+
+def prompt(model: str, text: str, tokens: int, id: str = "g", **fields: object) -> Request:
+    options = GenerateOptions(max_new_tokens=tokens)
+    return Request(id, Task.GENERATE, model, (Item(text=text),), options, **fields)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def engine(
+    models: Catalog,
+    *,
+    memory: int = 4096 * MIB,
+    slots: int = 1,
+    family: Callable[[str], Family] = lambda name: simulated.FAMILY,
+    devices: tuple[Device, ...] | None = None,
+    **settings: object,
+) -> AsyncIterator[Engine]:
+    parts = Parts(
+        devices=devices or (Simulated("simulated:a", slots=slots, memory=memory),),
+        locate=lambda spec: Path("/"),
+        family=family,
+        opening=Inline(),
+        preparing=Inline(),
+    )
+    chosen = Settings.model_validate({"devices": "simulated:a", "headroom": 0.0} | settings)
+    async with open_engine(chosen, models, parts) as opened:
+        yield opened
