@@ -106,7 +106,7 @@ class ModelSpec(_Strict):
     """`query`, `document` and `instruction` templates."""
     overflow: Literal["truncate_text", "error", "window"] = "truncate_text"
     labels: Mapping[str, str] = {}
-    """What callers may ask for, in lower case -> what the model calls it."""
+    """What callers may ask for, in lower case -> what the model calls it; `a|b` where it is several."""
     activation: Literal["raw", "sigmoid"] = "raw"
     dtype: Literal["float32", "float16", "bfloat16", "auto"] = "float32"
     devices: Annotated[tuple[Literal["cuda", "cpu", "simulated"], ...], Field(min_length=1)] = (

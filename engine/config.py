@@ -133,9 +133,6 @@ class Settings(BaseModel):
         None, "slots", "Batches that run at once on a device. Empty: one a core on cpu, two on a card."
     )
     threads_per_slot: Count = _device(1, "threads", "Threads of one slot on cpu.")
-    host_cache: Annotated[Bytes | None, Maybe] = _device(
-        None, "bytes", "Host memory for weights evicted from a card. Empty: the engine decides."
-    )
 
     catalog: Annotated[tuple[Folder, ...], BeforeValidator(words)] = _model(
         (), "directories", "Further catalogue directories; a later entry replaces an earlier one's."
@@ -155,9 +152,6 @@ class Settings(BaseModel):
 
     max_hold: Seconds = _residency(120.0, "duration", "Longest wait of a request for a cold model.")
     load_cooldown: Seconds = _residency(10.0, "duration", "Pause after a load that failed.")
-    load_retries: Number = _residency(
-        2, "tries", "Further tries of a load that failed, before it counts as permanent."
-    )
     min_residency: Seconds = _residency(2.0, "duration", "Least time that a loaded model stays.")
     max_cold_wait: Seconds = _residency(
         5.0, "duration", "Longest that a cold model's jobs wait behind models that are loaded."
@@ -177,7 +171,6 @@ class Settings(BaseModel):
     interactive_window: Seconds = _schedule(
         10.0, "duration", "How long after an interactive job other batches are kept short."
     )
-    window_share: Share = _schedule(0.1, "share", "Longest gathering of a batch, as a share of its target.")
     background_floor: Share = _schedule(
         0.05, "share", "Share of the device that background work always gets."
     )

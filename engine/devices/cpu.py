@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
-import psutil
 from anyio import CapacityLimiter, to_thread
 
+from engine.devices.host import available_memory, core_quota, trim
+
 R = TypeVar("R")
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Cpu:
@@ -27,8 +20,8 @@ class Cpu:
         self, name: str = "cpu", *, slots: int | None, memory: int | None, threads_per_slot: int
     ) -> None:
         self.name = name
-        self.slots = slots or cores()
-        self.total_bytes = memory or psutil.virtual_memory().available // 2
+        self.slots = slots or max(1, int(core_quota()))
+        self.total_bytes = memory or available_memory() // 2
         self._threads_per_slot = threads_per_slot
         self._limiters = [CapacityLimiter(1) for _ in range(self.slots)]
         self._loading = CapacityLimiter(self.slots)
@@ -54,19 +47,11 @@ class Cpu:
 
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         def let_go() -> None:
+            # No garbage collection: it would stop every thread, and adapters empty their weights in place.
             work()
-            gc.collect()
-            return_free_memory()
+            trim()
 
         await to_thread.run_sync(let_go, limiter=self._loading)
 
     def foreign_bytes(self, own_bytes: int) -> int:
         return 0  # the budget is ours alone: what other processes use is not part of it
-
-
-def return_free_memory() -> None:
-    """Have the C allocator give freed pages back to the system, where it is glibc's."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
-        return

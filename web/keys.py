@@ -1,0 +1,24 @@
+"""What handlers find in the application and in a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from web.api.pools import Pools
+    from web.engine import Engine
+    from web.intake import Intake
+    from web.snapshots import Snapshots
+
+ENGINE: web.AppKey[Engine] = web.AppKey("engine")
+INTAKE: web.AppKey[Intake] = web.AppKey("intake")
+SNAPSHOTS: web.AppKey[Snapshots] = web.AppKey("snapshots")
+POOLS: web.AppKey[Pools] = web.AppKey("pools")
+SOCKETS: web.AppKey[WeakSet[web.WebSocketResponse]] = web.AppKey("sockets")
+
+REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+ARRIVED: web.RequestKey[float] = web.RequestKey("arrived", float)
+"""When its headers were here, on the engine's clock."""

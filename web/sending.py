@@ -1,0 +1,57 @@
+"""Answers go out here. A reader that stalls is cut: nothing may be held for it for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import anyio
+from aiohttp import web
+
+from web.wire import forms, pieces
+from web.wire.forms import Form
+from web.wire.pieces import Answer
+
+STALL = 30.0
+"""Seconds that a reader may take nothing."""
+
+
+async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> bool:
+    """Whether it went out. When it did not, the connection is gone and the response is over."""
+    try:
+        with anyio.fail_after(STALL):
+            await response.write(data)
+    except ConnectionError:
+        return False
+    except TimeoutError:
+        if request.transport:
+            request.transport.abort()
+        return False
+    return True
+
+
+async def answer(request: web.Request, said: Answer, headers: Mapping[str, str]) -> web.StreamResponse:
+    """The answer in the form that was asked for. All of it is made before any of it is sent.
+
+    So whatever cannot be written still ends as a typed error.
+    """
+    form = forms.of_answer(request.headers.get("Accept"))
+    made: list[bytes] = []
+    for piece in pieces.of(said, form):
+        if made:
+            await anyio.lowlevel.checkpoint()  # others may run between two slices
+        made.append(piece)
+    if len(made) == 1:
+        return web.Response(body=made[0], content_type=form, headers=headers)
+    response = web.StreamResponse(headers=headers)
+    response.content_type = form
+    response.content_length = sum(map(len, made))
+    await response.prepare(request)
+    for piece in made:
+        if not await write(request, response, piece):
+            break
+    return response
+
+
+def small(value: Mapping[str, object], *, status: int = 200, form: Form = Form.JSON) -> web.Response:
+    """A map of a few fields, at once."""
+    return web.Response(body=pieces.whole(value, form), status=status, content_type=form)

@@ -1,0 +1,101 @@
+"""The HTTP server as a guest of the engine: it listens while asked to, and leaves in good order.
+
+First signal: nothing new is admitted, `/readyz` turns red, what is in flight finishes within
+`drain_limit`. Second signal: the process ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+from aiohttp import web
+from anyio.abc import TaskStatus
+
+from engine.catalog import Catalog
+from engine.config import Settings
+from engine.running import open_engine
+from web.app import make_app
+from web.engine import Engine
+from web.listening import BACKLOG, at_most, url
+
+log = logging.getLogger(__name__)
+
+LAST_WORDS = 1.0
+"""Seconds that handlers get, after the engine is done, to write what they hold; then as much to end."""
+
+
+class Drained(Engine, Protocol):
+    """An engine that can be told to take nothing new."""
+
+    async def drain(self, limit: float) -> bool:
+        """Admit nothing from now on, wait for what is in flight; whether all of it ended in time."""
+        ...
+
+
+async def serve(
+    engine: Drained,
+    listener: socket.socket,
+    stop: anyio.Event,
+    *,
+    task_status: TaskStatus[str] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer requests until `stop`, then drain. Its status is the URL, once it can be asked.
+
+    A client that hangs up cancels its handler, so that nothing works for nobody.
+    """
+    settings = engine.settings
+    runner = web.AppRunner(
+        make_app(engine), handler_cancellation=True, access_log=None, shutdown_timeout=LAST_WORDS
+    )
+    await runner.setup()
+    server = await asyncio.get_running_loop().create_server(
+        at_most(settings.max_connections, runner), sock=listener, backlog=BACKLOG
+    )
+    try:
+        task_status.started(url(listener, settings))
+        await stop.wait()
+        # The port stays open meanwhile: probes must see that it drains, and clients be told to wait.
+        if not await engine.drain(settings.drain_limit):
+            log.warning("requests were still in flight after %g s and are cut off", settings.drain_limit)
+    finally:
+        server.close()
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()
+
+
+async def run(
+    settings: Settings, catalog: Catalog, listener: socket.socket, announce: Callable[[str, Engine], None]
+) -> None:
+    """The whole server, until a signal ends it. `announce` hears the URL when it can be asked."""
+    stop = anyio.Event()
+    async with anyio.create_task_group() as watchers:
+        await watchers.start(stop_on_signal, stop)
+        async with open_engine(settings, catalog) as engine, anyio.create_task_group() as guests:
+            # What was imported until now stays: a full collection over it would stop every thread for
+            # some 50 ms, again and again.
+            gc.collect()
+            gc.freeze()
+            announce(await guests.start(serve, engine, listener, stop), engine)
+        watchers.cancel_scope.cancel()
+
+
+async def stop_on_signal(
+    stop: anyio.Event, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Set `stop` at the first SIGTERM or SIGINT; leave the second to the system, which ends the process."""
+    endings = (signal.SIGTERM, signal.SIGINT)
+    with anyio.open_signal_receiver(*endings) as received:
+        task_status.started()
+        async for _ in received:
+            break
+    # The next one ends the process whatever the event loop is busy with: nothing of ours handles it.
+    for ending in endings:
+        signal.signal(ending, signal.SIG_DFL)
+    stop.set()

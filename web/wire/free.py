@@ -1,0 +1,67 @@
+"""Values of free shape inside a body (options, metadata, schemas): bounded before they are built.
+
+One byte of a body can become sixty bytes of empty lists. So such a value stays raw bytes until its
+size is known to be small, and is then checked to be made of plain things only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from engine.errors import InvalidInput
+from web.wire import msgpack
+from web.wire.forms import Form
+
+MAX_DEPTH = 32
+ABSENT = Raw()
+_NOTHING = (b"", b"null", b"\xc0")
+
+
+def size(raw: Raw) -> int:
+    return 0 if raw is ABSENT else memoryview(raw).nbytes
+
+
+def given(raw: Raw) -> bool:
+    """Whether it was sent, and not as null."""
+    return raw is not ABSENT and (size(raw) > 4 or bytes(raw) not in _NOTHING)
+
+
+def value(raw: Raw, form: Form, where: str, limit_bytes: int) -> Any:
+    """What `raw` holds, arrays as numpy arrays. `where` names it in complaints."""
+    if size(raw) > limit_bytes:
+        raise InvalidInput(f"{where} has {size(raw)} bytes; at most {limit_bytes} are taken.")
+    try:
+        found = msgspec.json.decode(raw) if form is Form.JSON else msgspec.msgpack.decode(raw)
+        return _plain(found, MAX_DEPTH)
+    except RecursionError:
+        raise InvalidInput(f"{where} is nested deeper than {MAX_DEPTH} levels; make it flatter.") from None
+    except ValueError as error:
+        raise InvalidInput(f"{where} cannot be read: {error}.") from None
+
+
+def mapping(raw: Raw, form: Form, where: str, limit_bytes: int) -> dict[str, Any]:
+    """The map that `raw` holds; empty when it was not sent."""
+    found = value(raw, form, where, limit_bytes) if given(raw) else {}
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{where} must be a map of names to values, not {type(found).__name__}.")
+    return found
+
+
+def _plain(value: Any, levels: int) -> Any:
+    """The value with its arrays as numpy arrays. Raises ValueError for all that is not plain data."""
+    if levels < 0:
+        raise RecursionError
+    if isinstance(value, list):
+        return [_plain(each, levels - 1) for each in value]
+    if isinstance(value, dict):
+        if b"nd" in value:
+            return msgpack.array(value)
+        if not all(isinstance(key, str) for key in value):
+            raise msgpack.Malformed("a key is no text")
+        return {key: _plain(each, levels - 1) for key, each in value.items()}
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return value
+    raise msgpack.Malformed(f"{type(value).__name__} is not plain data")
