@@ -275,6 +275,14 @@ class RequestDone:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerEncoded:
+    """edge -> telemetry: writing an answer of this model took so long."""
+
+    model: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BatchDone:
     """batcher -> recorder and telemetry: a batch ran."""
 

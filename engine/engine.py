@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from engine.actors.actor import Mailbox, Reply
+from engine.actors.actor import Address, Mailbox, Reply
 from engine.actors.messages import (
     Conclude,
     Intend,
@@ -24,6 +24,7 @@ from engine.actors.messages import (
 )
 from engine.catalog import Catalog
 from engine.config import Settings
+from engine.conversation import AnswerEncoded
 from engine.errors import DeadlineExceeded, EngineError, Stopped
 from engine.requests import Delta, Request, Response
 from engine.view import EngineView
@@ -43,6 +44,7 @@ class Engine:
         router: Mailbox[RouterMessage],
         memory: Mailbox[MemoryMessage],
         state: Mailbox[StateMessage],
+        telemetry: Address[AnswerEncoded],
         view: Callable[[], EngineView],
         metrics: Callable[[], bytes],
     ) -> None:
@@ -53,6 +55,7 @@ class Engine:
         self._router = router
         self._memory = memory
         self._state = state
+        self._telemetry = telemetry
         self._view = view
         self._metrics = metrics
         self._in_flight = 0
@@ -94,6 +97,10 @@ class Engine:
         finally:
             reply.closed = True
             self._leave()
+
+    def encoded(self, model: str, seconds: float) -> None:
+        """The edge wrote an answer of `model` in so many seconds."""
+        self._telemetry.tell(AnswerEncoded(model, seconds))
 
     def view(self) -> EngineView:
         """A copy of what there is to see."""

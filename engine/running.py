@@ -143,6 +143,7 @@ async def open_engine(
             router=router_box,
             memory=memory_box,
             state=state_box,
+            telemetry=telemetry_box,
             view=looking.view,
             metrics=partial(telemetry.exposition, looking.view),
         )

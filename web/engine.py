@@ -42,6 +42,10 @@ class Engine(Protocol):
         """An async generator, which is closed when the caller leaves. It never waits for its reader."""
         ...
 
+    def encoded(self, model: str, seconds: float) -> None:
+        """An answer of `model` was written in so many seconds."""
+        ...
+
     def view(self) -> EngineView: ...
 
     def metrics(self) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import anyio
 from aiohttp import web
 
+from web.keys import ENGINE
 from web.wire import forms, pieces
 from web.wire.forms import Form
 from web.wire.pieces import Answer
@@ -29,17 +30,24 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes)
     return True
 
 
-async def answer(request: web.Request, said: Answer, headers: Mapping[str, str]) -> web.StreamResponse:
-    """The answer in the form that was asked for. All of it is made before any of it is sent.
+async def answer(
+    request: web.Request, said: Answer, model: str, headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """The answer of `model` in the form that was asked for. All of it is made before any of it is sent.
 
     So whatever cannot be written still ends as a typed error.
     """
+    engine = request.app[ENGINE]
+    began = engine.now()
     form = forms.of_answer(request.headers.get("Accept"))
     made: list[bytes] = []
     for piece in pieces.of(said, form):
         if made:
             await anyio.lowlevel.checkpoint()  # others may run between two slices
         made.append(piece)
+    took = engine.now() - began
+    engine.encoded(model, took)
+    headers = {**headers, "X-Postprocessing-Time": f"{took * 1000:.3f}"}
     if len(made) == 1:
         return web.Response(body=made[0], content_type=form, headers=headers)
     response = web.StreamResponse(headers=headers)

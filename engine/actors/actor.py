@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from engine.errors import QueueFull, Stopped
 
@@ -74,17 +76,20 @@ class Mailbox(Generic[M]):
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._post, self._inbox = anyio.create_memory_object_stream[M](math.inf)
+        self._letters: deque[M] = deque()
+        self._arrived: anyio.Event | None = None
+        self._closed = False
         self._unanswered: WeakSet[Reply[Any]] = WeakSet()
 
     def __len__(self) -> int:
-        return self._post.statistics().current_buffer_used
+        return len(self._letters)
 
     def tell(self, message: M) -> None:
-        try:
-            self._post.send_nowait(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise Stopped(type(message).__name__) from None
+        if self._closed:
+            raise Stopped(type(message).__name__)
+        self._letters.append(message)
+        if self._arrived is not None:
+            self._arrived.set()
 
     async def ask(
         self, request: Callable[Concatenate[Reply[T], P], M], /, *args: P.args, **kwargs: P.kwargs
@@ -106,17 +111,24 @@ class Mailbox(Generic[M]):
 
     async def receive(self, until: float = math.inf) -> M | None:
         """The next message, or None once the clock reaches `until`."""
-        with anyio.CancelScope(deadline=until):
-            return await self._inbox.receive()
-        return None
+        if anyio.current_time() >= until:
+            await checkpoint()
+            return None
+        if self._letters:
+            await checkpoint()
+        else:
+            self._arrived = anyio.Event()
+            with anyio.CancelScope(deadline=until):
+                await self._arrived.wait()
+            self._arrived = None
+        return self._letters.popleft() if self._letters else None
 
     def burst(self, most: int) -> Iterator[M]:
         """Messages that already lie here, at most `most`: taking them needs no turn of the loop."""
         for _ in range(most):
-            try:
-                yield self._inbox.receive_nowait()
-            except anyio.WouldBlock:
+            if not self._letters:
                 return
+            yield self._letters.popleft()
 
     def fail_unanswered(self, error: Exception) -> None:
         for reply in tuple(self._unanswered):
@@ -126,8 +138,7 @@ class Mailbox(Generic[M]):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._post.close()
-        self._inbox.close()
+        self._closed = True
         self.fail_unanswered(Stopped())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.actors.actor import Reply
 from engine.conversation import (
+    AnswerEncoded,
     BatchDone,
     Denied,
     Finished,
@@ -170,5 +171,5 @@ MemoryMessage = (
     | Unpin
 )
 RecorderMessage = Event | Flush
-TelemetryMessage = Event
+TelemetryMessage = Event | AnswerEncoded
 StateMessage = Intend | Conclude | KeepCurves

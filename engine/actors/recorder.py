@@ -27,6 +27,8 @@ EVERY = 0.25
 MAX_ROWS = 50_000
 """Rows held for the writer. Beyond it the newest are dropped: the disk cannot follow."""
 
+LARGEST = 2**63 - 1
+
 migrations = Migrations("traffic")
 
 
@@ -94,6 +96,13 @@ def _table(db: Database, name: str) -> Table:
     return table
 
 
+def _storable(value: object) -> object:
+    """SQLite refuses half a surrogate pair and 65 bits; a client's text or a broken clock may have them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return max(-LARGEST, min(LARGEST, value)) if isinstance(value, int) else value
+
+
 class Recorder(Actor[RecorderMessage]):
     def __init__(
         self, mailbox: Mailbox[RecorderMessage], db: Database, *, keep_days: int, every: float = EVERY
@@ -104,6 +113,7 @@ class Recorder(Actor[RecorderMessage]):
         self._every = every
         self._keep_days = keep_days
         self._rows: deque[tuple[str, dict[str, Any]]] = deque()
+        self._writing = 0  # rows that the writer has and has not written yet
         self._flushes: list[Reply[None]] = []
         self._flush_at = math.inf
         self._trim_at = 0.0
@@ -130,11 +140,11 @@ class Recorder(Actor[RecorderMessage]):
                 assert_never(message)
 
     def _add(self, table: str, row: dict[str, Any], at: float) -> None:
-        if len(self._rows) >= MAX_ROWS:
+        if len(self._rows) + self._writing >= MAX_ROWS:
             self.dropped += 1
             return
         row["recorded_at"] = time.time() - (anyio.current_time() - at)
-        self._rows.append((table, row))
+        self._rows.append((table, {name: _storable(value) for name, value in row.items()}))
         self._flush_at = min(self._flush_at, anyio.current_time() + self._every)
 
     def wake_at(self) -> float:
@@ -144,6 +154,7 @@ class Recorder(Actor[RecorderMessage]):
         rows, self._rows = self._rows, deque()
         flushes, self._flushes = self._flushes, []
         self._flush_at = math.inf
+        self._writing += len(rows)
         self.spawn(self._write, rows, flushes)
 
     async def _write(self, rows: deque[tuple[str, dict[str, Any]]], flushes: list[Reply[None]]) -> None:
@@ -151,6 +162,7 @@ class Recorder(Actor[RecorderMessage]):
             await to_thread.run_sync(self._insert, rows, limiter=self._writer)
         except sqlite3.Error:  # the disk is full or gone: live traffic goes on
             self.dropped += len(rows)
+        self._writing -= len(rows)
         for reply in flushes:
             reply.resolve(None)
 

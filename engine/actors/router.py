@@ -10,7 +10,7 @@ from typing import assert_never
 
 import anyio
 
-from engine.actors.actor import Actor, Address, Mailbox
+from engine.actors.actor import Actor, Address, Mailbox, Reply
 from engine.actors.holds import Holds
 from engine.actors.messages import Enqueue, Let, RouterMessage, Submit
 from engine.adapters.family import Prepared
@@ -19,7 +19,7 @@ from engine.conversation import RequestDone
 from engine.errors import EngineError, InvalidInput, QueueFull, StillLoading
 from engine.payloads import Payloads
 from engine.preparation import Preparation
-from engine.requests import Item, Request, Task, Usage
+from engine.requests import Item, Request, Response, Task, Usage
 from engine.scheduling.lanes import Job
 from engine.scheduling.rules import SchedulingRules
 from engine.units import Units
@@ -62,8 +62,9 @@ class Router(Actor[RouterMessage]):
         self._batcher = batcher
         self._observers = observers
         self._numbers = itertools.count(1)
-        self._holds: Holds[Submit] = Holds(intake.max_hold)
-        self._preparing: set[int] = set()
+        self._receipts = itertools.count(1)
+        self._holds: Holds[int] = Holds(intake.max_hold)
+        self._preparing: dict[int, Reply[Response]] = {}
         self.held_bytes = 0
         self.preparing_items = 0
 
@@ -94,18 +95,19 @@ class Router(Actor[RouterMessage]):
             return
         self.held_bytes += size
         self.preparing_items += len(request.items)
-        self._preparing.add(id(submit))
-        self._holds.add(submit, now)
-        self.spawn(self._prepare, submit, spec, profile, size, now)
+        receipt = next(self._receipts)  # not the request itself: nothing may keep its bytes once it is over
+        self._preparing[receipt] = submit.reply
+        self._holds.add(receipt, now)
+        self.spawn(self._prepare, receipt, submit, spec, profile, size, now)
 
     def wake_at(self) -> float:
         return self._holds.due_at()
 
     def wake(self) -> None:
         """Preparing may take a conversion's time: the caller is told to come back, the work goes on."""
-        for submit in self._holds.take_due(anyio.current_time()):
-            if id(submit) in self._preparing:
-                submit.reply.fail(StillLoading().after(1.0))
+        for receipt in self._holds.take_due(anyio.current_time()):
+            if reply := self._preparing.get(receipt):
+                reply.fail(StillLoading().after(1.0))
 
     def _admit(self, size: int, items: int) -> None:
         """The first gate. One request alone is never too large for it: the body's limit is the edge's."""
@@ -117,7 +119,13 @@ class Router(Actor[RouterMessage]):
             raise QueueFull(f"{text}{self._intake.max_preparing_items}.").after(0.25)
 
     async def _prepare(
-        self, submit: Submit, spec: ModelSpec, profile: str | None, size: int, received: float
+        self,
+        receipt: int,
+        submit: Submit,
+        spec: ModelSpec,
+        profile: str | None,
+        size: int,
+        received: float,
     ) -> None:
         request = submit.request
         key = f"{spec.id}:{profile}" if profile else spec.id
@@ -136,7 +144,7 @@ class Router(Actor[RouterMessage]):
             self._refuse(submit, EngineError(text), received, spec.id)
         finally:
             self.preparing_items -= len(request.items)
-            self._preparing.discard(id(submit))
+            del self._preparing[receipt]
 
     def _enqueue(
         self,

@@ -7,13 +7,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from engine.actors.actor import Actor, Mailbox
 from engine.actors.messages import TelemetryMessage
-from engine.conversation import BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.conversation import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
 from engine.view import EngineView
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -25,6 +31,7 @@ STAGES = ("prepare", "queue", "load", "run", "total")
 class Telemetry(Actor[TelemetryMessage]):
     def __init__(self, mailbox: Mailbox[TelemetryMessage]) -> None:
         super().__init__(mailbox)
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody reads
         self.registry = CollectorRegistry()
         self.totals: Counts[str] = Counts()
         """Requests by outcome since the start."""
@@ -60,6 +67,8 @@ class Telemetry(Actor[TelemetryMessage]):
         match message:
             case RequestDone():
                 self._count_request(message)
+            case AnswerEncoded():
+                self._stage.labels(message.model, "encode").observe(message.seconds)
             case BatchDone():
                 self.device_seconds[message.device] += message.seconds
                 self._device.labels(message.unit, message.device).inc(message.seconds)

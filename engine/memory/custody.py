@@ -118,11 +118,14 @@ class Custody:
     def on_need(self, need: Need, now: float) -> list[Effect]:
         """Grant a lease if the unit is there and memory for the batch is free."""
         resident = self.held.residents.get((need.unit, need.device))
-        if resident is None or resident.state is not Residency.READY or resident.yielding:
+        if resident is None or not resident.lends:
             denied = Denied(need.slot, need.unit, need.device, "loading")
             return [denied, *self._seek(need.unit, now)]
         ledger = self.held.ledgers[need.device]
-        sized = size(need, resident.footprint, ledger.free_bytes - self._spoken_for(need.device))
+        spoken_for = self._spoken_for(need.device)
+        if resident.yielding:  # its sequences go on to their end, and nobody joins them
+            need, spoken_for = replace(need, kv_min=need.kv_floor, kv_want=need.kv_floor), 0
+        sized = size(need, resident.footprint, ledger.free_bytes - spoken_for)
         if sized is None and not self.held.others_active(resident):
             sized = size(need, resident.footprint, ledger.free_bytes)
         if sized is None:
@@ -133,12 +136,12 @@ class Custody:
             need.device,
             need.slot,
             sized.cost,
-            self._kv(resident, sized.kv_tokens),
+            sized.kv_tokens * resident.footprint.kv_bytes_per_token,
         )
         held = ledger.hold(Line.WORKSPACE, str(lease.id), sized.workspace_bytes)
         held = held and ledger.hold(Line.KV, need.unit, lease.kv_bytes)
         assert held, "size() took more than is free"
-        resident.kv_bytes = lease.kv_bytes
+        resident.kv_tokens = sized.kv_tokens
         resident.leases += 1
         eviction.used(resident, now)
         return [Granted(lease, sized.kv_tokens)]
@@ -148,10 +151,10 @@ class Custody:
         lease = release.lease
         resident, ledger = self.held.residents[lease.unit, lease.device], self.held.ledgers[lease.device]
         ledger.hold(Line.WORKSPACE, str(lease.id), 0)
-        resident.kv_bytes = self._kv(resident, release.kv_tokens)
+        resident.kv_tokens = release.kv_tokens
         ledger.hold(Line.KV, lease.unit, resident.kv_bytes)
         resident.leases -= 1
-        resident.last_used = now
+        eviction.used(resident, now, uses=0)
         if release.out_of_memory:
             self._learn_larger(resident)
         return [*self._leave_if_idle(resident, now), *self._feed(lease.device), *self._advance(now)]
@@ -174,20 +177,23 @@ class Custody:
     def on_loaded(self, unit: str, device: str, seconds: float, now: float) -> list[Effect]:
         resident = self.held.residents[unit, device]
         resident.move(Residency.READY, now)
-        resident.load_seconds, resident.last_used = seconds, now
+        eviction.used(resident, now, uses=0)
+        resident.load_seconds = seconds
         resident.attempts, resident.failure = 0, None
-        resident.pinned = unit in self.held.pins
+        resident.pinned = self.held.pins.get(unit) == device
         weights = resident.footprint.weights_bytes
         return [
             Ready(unit, device, seconds),
             ResidencyChanged(unit, device, "loaded", now, seconds, weights),
-            *[Answer(ask, displaced=self.displaced()) for ask in self._asks.pop(unit, [])],
+            *self._answers(unit),
+            *self._feed(device),
             *self._advance(now),
         ]
 
     def on_load_failed(self, unit: str, device: str, failure: Failure, now: float) -> list[Effect]:
         self.held.ledgers[device].hold(Line.WEIGHTS, unit, 0)
-        return [*self._fail(self.held.residents[unit, device], failure, now), *self._advance(now)]
+        failed = self._fail(self.held.residents[unit, device], failure, now)
+        return [*failed, *self._feed(device), *self._advance(now)]
 
     def on_unloaded(self, unit: str, device: str, now: float) -> list[Effect]:
         resident = self.held.residents[unit, device]
@@ -201,7 +207,7 @@ class Custody:
     def on_observed(self, device: str, foreign_bytes: int, now: float) -> list[Effect]:
         """What other processes hold on the card: it lowers what is free, and evicts nobody by itself."""
         self.held.ledgers[device].observe_foreign(foreign_bytes)
-        return self._advance(now)
+        return [*self._feed(device), *self._advance(now)]
 
     def on_wake(self, now: float) -> list[Effect]:
         return self._advance(now)
@@ -231,15 +237,19 @@ class Custody:
         device = self.held.home(unit)
         if device is None:
             return [Answer(ask, self.held.no_room(unit))]
-        self.held.pins.add(unit)
-        if (resident := self.held.residents.get((unit, device))) and resident.state is Residency.READY:
-            resident.pinned = True
-            return [Answer(ask, displaced=self.displaced())]
+        self.held.pins[unit] = device
         self._asks.setdefault(unit, []).append(ask)
-        return self._seek(unit, now)
+        resident = self.held.residents.get((unit, device))
+        if resident is None or resident.state is not Residency.READY:
+            return self._seek(unit, now)
+        resident.pinned = True
+        text = f"{unit} was pinned before it had left."
+        kept: list[Effect] = [Answer(a, InvalidInput(text)) for a in self._unloading.pop(unit, [])]
+        stays = self._stay(resident) if resident.yielding else self._answers(unit)
+        return [*kept, *stays, *self._advance(now)]
 
     def on_unpin(self, unit: str, ask: int, now: float) -> list[Effect]:
-        self.held.pins.discard(unit)
+        self.held.pins.pop(unit, None)
         for resident in self.held.residents.values():
             if resident.unit == unit:
                 resident.pinned = False
@@ -253,7 +263,8 @@ class Custody:
 
     def _seek(self, unit: str, now: float) -> list[Effect]:
         """Make `unit` resident, unless it is or is about to be."""
-        if ready := self.held.ready(unit):
+        ready = self.held.ready(unit)
+        if ready and ready.device == self.held.pins.get(unit, ready.device):
             return [Ready(unit, ready.device)]
         mine = [r for r in self.held.residents.values() if r.unit == unit]
         if any(r.state is Residency.LOADING for r in mine):
@@ -285,9 +296,11 @@ class Custody:
 
     def _place(self, claim: Claim, now: float) -> list[Effect]:
         unit, footprint = claim.unit, self.held.footprints[claim.unit]
-        device = claim.device or self.held.home(unit)
+        device = self.held.home(unit)  # a pin since the last look may have changed it
         if device is None:
             return self._give_up(unit, self.held.no_room(unit).failure())
+        if claim.device != device:
+            claim.device = None
         residents = [r for r in self.held.residents.values() if r.device == device]
         if any(r.unit == unit and r.resident for r in residents):
             return []  # it is still leaving; `on_unloaded` comes back here
@@ -302,7 +315,13 @@ class Custody:
             return [BeginLoad(unit, device, footprint.weights_bytes)]
         coming = sum(r.footprint.weights_bytes for r in residents if r.yielding)
         leaving = eviction.victims(
-            shortfall - coming, claim.since, residents, wanted=self.wanted, rules=self.rules, now=now
+            shortfall - coming,
+            claim.since,
+            residents,
+            wanted=self.wanted,
+            rules=self.rules,
+            now=now,
+            relief=lambda gone: shortfall - self.held.shortfall(unit, device, gone),
         )
         if isinstance(leaving, float):
             self.wake_at = min(self.wake_at, leaving)
@@ -315,17 +334,16 @@ class Custody:
         resident.yielding = True
         event = "unloaded" if resident.unit in self._unloading else "evicted"
         weights = resident.footprint.weights_bytes
-        return [
-            Left(resident.unit, resident.device),
-            ResidencyChanged(resident.unit, resident.device, event, now, 0.0, weights, reason),
-            *self._leave_if_idle(resident, now),
-        ]
+        going = self._leave_if_idle(resident, now)
+        left = [] if going or resident.lends else [Left(resident.unit, resident.device)]
+        changed = ResidencyChanged(resident.unit, resident.device, event, now, 0.0, weights, reason)
+        return [*left, changed, *going]
 
     def _leave_if_idle(self, resident: Resident, now: float) -> list[Effect]:
         if not resident.yielding or resident.busy or resident.state is not Residency.READY:
             return []
         resident.move(Residency.LEAVING, now)
-        return [BeginUnload(resident.unit, resident.device)]
+        return [Left(resident.unit, resident.device), BeginUnload(resident.unit, resident.device)]
 
     def _unyield(self) -> list[Effect]:
         """A unit that was to leave for a claim that is gone stays after all."""
@@ -334,9 +352,18 @@ class Custody:
         for resident in self.held.residents.values():
             asked = resident.unit in self._unloading or resident.device in making_room
             if resident.yielding and resident.state is Residency.READY and not asked:
-                resident.yielding = False
-                effects.append(Ready(resident.unit, resident.device))
+                effects += self._stay(resident)
         return effects
+
+    def _stay(self, resident: Resident) -> list[Effect]:
+        """It does not leave after all; whoever has asked for it since has it."""
+        resident.yielding = False
+        self.claims.pop(resident.unit, None)
+        return [Ready(resident.unit, resident.device), *self._answers(resident.unit)]
+
+    def _answers(self, unit: str) -> list[Effect]:
+        """To those who asked for the unit, now that it is there."""
+        return [Answer(ask, displaced=self.displaced()) for ask in self._asks.pop(unit, [])]
 
     def _expire(self, now: float) -> list[Effect]:
         """Units that nobody used for the idle time leave."""
@@ -367,7 +394,7 @@ class Custody:
         self.claims.pop(unit, None)
         asks = [*self._asks.pop(unit, []), *self._pinning.pop(unit, [])]
         if asks:
-            self.held.pins.discard(unit)
+            self.held.pins.pop(unit, None)
         return [Unavailable(unit, failure), *[Answer(ask, failure.error()) for ask in asks]]
 
     def _make_room(self, need: Need, resident: Resident, now: float) -> list[Effect]:
@@ -378,7 +405,8 @@ class Custody:
             self._starved.add(key)
             return [denied]
         footprint, ledger = resident.footprint, self.held.ledgers[need.device]
-        least = footprint.workspace(max(1, need.min_cost)) + self._kv(resident, need.kv_min - need.kv_floor)
+        least = footprint.workspace(max(1, need.min_cost))
+        least += (need.kv_min - need.kv_floor) * footprint.kv_bytes_per_token
         others = [r for r in self.held.residents.values() if r.device == need.device and r is not resident]
         leaving = eviction.choose(
             least - ledger.free_bytes,
@@ -390,8 +418,11 @@ class Custody:
         )
         if leaving is None:
             pinned = sum(r.footprint.weights_bytes for r in others if r.pinned)
-            free = ledger.budget_bytes - pinned - footprint.weights_bytes - resident.kv_bytes
-            return [TooLarge(need.slot, need.unit, need.device, *largest(footprint, free))]
+            own = ledger.lines()[Line.CONTEXT] + footprint.weights_bytes + resident.kv_bytes
+            free = ledger.budget_bytes - pinned - own
+            if least > free:
+                return [TooLarge(need.slot, need.unit, need.device, *largest(footprint, free))]
+            leaving = []  # only what is foreign stands in the way, and may go as it came
         self._starved.add(key)
         return [
             denied,
@@ -402,16 +433,15 @@ class Custody:
         """Bytes came free on `device`: those that were denied for want of them may ask again."""
         fed = sorted(key for key in self._starved if key[1] == device)
         self._starved -= set(fed)
-        return [Ready(unit, device) for unit, _ in fed if self.held.gives_leases(unit, device)]
+        return [Ready(*key) for key in fed if self.held.residents[key].lends]
 
     def _spoken_for(self, device: str) -> int:
-        """Bytes that a claim is being given room for: a lease must not take them."""
+        """Free bytes that a lease must not take: those for claims that room is being made for, beyond
+        what comes free when those have left that leave for them."""
         claims = [c for c in self.claims.values() if c.device == device]
-        return sum(self.held.footprints[c.unit].weights_bytes for c in claims)
-
-    @staticmethod
-    def _kv(resident: Resident, tokens: int) -> int:
-        return tokens * resident.footprint.kv_bytes_per_token
+        coming = [r for r in self.held.residents.values() if r.device == device and r.yielding]
+        wanted = sum(self.held.footprints[c.unit].weights_bytes for c in claims)
+        return max(0, wanted - sum(r.footprint.weights_bytes for r in coming))
 
     def _learn_larger(self, resident: Resident) -> None:
         """A batch ran out of memory: the next are taken to need half as much again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from engine.memory.residency import Residency, Resident
 from engine.memory.rules import GROUPING, LINGER_SHARE, EvictionPolicy, MemoryRules
@@ -11,10 +11,17 @@ from engine.memory.rules import GROUPING, LINGER_SHARE, EvictionPolicy, MemoryRu
 MEMORY_SECONDS = 300.0
 """Demand fades to a third in this time."""
 
+Relief = Callable[[Sequence[Resident]], int]
+"""Bytes beyond their weights that need not be kept free any more when these have left."""
 
-def used(resident: Resident, now: float) -> None:
-    """Count one use of `resident`; what came before fades."""
-    resident.demand = faded(resident, now) + 1.0
+
+def no_relief(leaving: Sequence[Resident]) -> int:
+    return 0
+
+
+def used(resident: Resident, now: float, uses: int = 1) -> None:
+    """Count uses of `resident`, none when one ends now; what came before fades."""
+    resident.demand = faded(resident, now) + uses
     resident.last_used = now
 
 
@@ -41,6 +48,7 @@ def choose(
     wanted: Collection[str],
     policy: EvictionPolicy,
     now: float,
+    relief: Relief = no_relief,
 ) -> list[Resident] | None:
     """Whom to evict so that `shortfall_bytes` come free, least worth first; None when all do not suffice.
 
@@ -56,12 +64,13 @@ def choose(
         *sorted(idle, key=lambda r: worth(r, policy, now)),
         *sorted(rest, key=lambda r: worth(r, policy, now)),
     ]
-    leaving: list[Resident] = []
-    for resident in order:
-        leaving.append(resident)
-        shortfall_bytes -= resident.footprint.weights_bytes
-        if shortfall_bytes <= 0:
-            return _without_needless(leaving, -shortfall_bytes)
+
+    def enough(leaving: Sequence[Resident]) -> bool:
+        return sum(r.footprint.weights_bytes for r in leaving) + relief(leaving) >= shortfall_bytes
+
+    for count in range(1, len(order) + 1):
+        if enough(order[:count]):
+            return _without_needless(order[:count], enough)
     return None
 
 
@@ -73,6 +82,7 @@ def victims(
     wanted: Collection[str],
     rules: MemoryRules,
     now: float,
+    relief: Relief = no_relief,
 ) -> list[Resident] | float:
     """Who leaves now for a claim made at `since`; or, when it must wait, the time to look again (maybe inf).
 
@@ -87,24 +97,35 @@ def victims(
             settled.append(resident)
         elif resident.state is Residency.READY and not resident.busy:
             look_again = min(look_again, stays_until)
-    policy = rules.policy
-    idle = choose(shortfall_bytes, settled, unwanted_only=True, wanted=wanted, policy=policy, now=now)
+
+    def chosen(among: Sequence[Resident], unwanted_only: bool) -> list[Resident] | None:
+        return choose(
+            shortfall_bytes,
+            among,
+            unwanted_only=unwanted_only,
+            wanted=wanted,
+            policy=rules.policy,
+            now=now,
+            relief=relief,
+        )
+
+    idle = chosen(settled, True)
     if idle is not None:
         return idle
     slowest = max((r.load_seconds for r in residents), default=0.0)
     patient_until = since + min(rules.max_cold_wait, max(0.1, 2 * GROUPING * slowest))
     if now < patient_until:
         return min(look_again, patient_until)
-    anyone = choose(shortfall_bytes, residents, unwanted_only=False, wanted=wanted, policy=policy, now=now)
+    anyone = chosen(residents, False)
     return math.inf if anyone is None else anyone
 
 
-def _without_needless(leaving: list[Resident], surplus_bytes: int) -> list[Resident]:
+def _without_needless(
+    leaving: list[Resident], enough: Callable[[Sequence[Resident]], bool]
+) -> list[Resident]:
     """A large one chosen late may make smaller ones chosen before it needless: those stay."""
-    kept: list[Resident] = []
     for resident in reversed(leaving[:-1]):
-        if resident.footprint.weights_bytes <= surplus_bytes:
-            surplus_bytes -= resident.footprint.weights_bytes
-        else:
-            kept.append(resident)
-    return [*reversed(kept), leaving[-1]]
+        others = [r for r in leaving if r is not resident]
+        if enough(others):
+            leaving = others
+    return leaving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.errors import NoRoom
@@ -23,7 +23,8 @@ class Holdings:
     """Kind of each device, by its name; the order is the order of preference within a kind."""
     residents: dict[tuple[str, str], Resident] = field(default_factory=dict)
     footprints: dict[str, Footprint] = field(default_factory=dict)
-    pins: set[str] = field(default_factory=set)
+    pins: dict[str, str] = field(default_factory=dict)
+    """The device that each pinned unit has its place on, whether it is there yet or not."""
 
     def floor(self, unit: str, footprint: Footprint) -> int:
         """Bytes beside the weights without which the unit is of no use."""
@@ -32,33 +33,36 @@ class Holdings:
         kv = KV_FLOOR_TOKENS * footprint.kv_bytes_per_token if facts.generative else 0
         return footprint.workspace(max(1, cost)) + kv
 
-    def shortfall(self, unit: str, device: str) -> int:
-        """Bytes that must come free before `unit` can load beside what is there."""
+    def shortfall(self, unit: str, device: str, leaving: Sequence[Resident] = ()) -> int:
+        """Bytes that must come free before `unit` can load beside what is there.
+
+        The weights of `leaving` are among them still, but no room is kept for their batches.
+        """
         ledger, footprint = self.ledgers[device], self.footprints[unit]
         lines = ledger.lines()
         there = [r for r in self.residents.values() if r.device == device and r.resident]
-        floors = [self.floor(r.unit, r.footprint) for r in there if not r.yielding]
+        floors = [self.floor(r.unit, r.footprint) for r in there if not (r.yielding or r in leaving)]
         room = max([self.floor(unit, footprint), *floors])
         fixed = ledger.used_bytes - lines[Line.WORKSPACE]
         return fixed + footprint.weights_bytes + max(room, lines[Line.WORKSPACE]) - ledger.budget_bytes
 
     def home(self, unit: str) -> str | None:
-        """The first device where the unit fits beside what is pinned there; None when there is none."""
+        """Where it is pinned; else the first device where it fits beside what is pinned there, one that has
+        it before others; None when there is none."""
+        if unit in self.pins:
+            return self.pins[unit]
         footprint = self.footprints[unit]
-        for device in self.devices(unit):
-            pinned = [
-                p for p in self.pins if p != unit and p in self.footprints and self.pin_home(p) == device
-            ]
+        for device in sorted(self.devices(unit), key=lambda device: not self._has(unit, device)):
+            pinned = [p for p, place in self.pins.items() if place == device]
             weights = sum(self.footprints[p].weights_bytes for p in pinned) + footprint.weights_bytes
             room = max(self.floor(u, self.footprints[u]) for u in [unit, *pinned])
             if weights + room <= self.ledgers[device].budget_bytes:
                 return device
         return None
 
-    def pin_home(self, unit: str) -> str:
-        """Where a pinned unit is, or will be."""
-        there = [d for (u, d), r in self.residents.items() if u == unit and r.resident]
-        return there[0] if there else self.devices(unit)[0]
+    def _has(self, unit: str, device: str) -> bool:
+        resident = self.residents.get((unit, device))
+        return resident is not None and resident.resident
 
     def no_room(self, unit: str) -> NoRoom:
         footprint = self.footprints[unit]
@@ -67,9 +71,7 @@ class Holdings:
             kinds = ", ".join(self.facts(unit).device_kinds)
             return NoRoom(f"{unit} runs on {kinds}; this server has {', '.join(self.kinds.values())}.")
         device = devices[0]
-        pins = [
-            f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins) if p in self.footprints
-        ]
+        pins = [f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins)]
         floor = self.floor(unit, footprint)
         text = (
             f"{unit} takes {_mib(footprint.weights_bytes)} of weights and at least {_mib(floor)} to run in; "
@@ -87,12 +89,8 @@ class Holdings:
         return self.residents.setdefault((unit, device), Resident(unit, device, footprint))
 
     def ready(self, unit: str) -> Resident | None:
-        ready = (r for (u, d), r in self.residents.items() if u == unit and self.gives_leases(u, d))
-        return next(ready, None)
-
-    def gives_leases(self, unit: str, device: str) -> bool:
-        resident = self.residents.get((unit, device))
-        return bool(resident and resident.state is Residency.READY and not resident.yielding)
+        mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
+        return next((r for r in mine if r.state is Residency.READY), None)
 
     def others_active(self, resident: Resident) -> bool:
         """Whether bytes of this device will come free without anybody being evicted."""

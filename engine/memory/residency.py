@@ -37,10 +37,11 @@ class Resident:
     since: float = 0.0
     last_used: float = 0.0
     leases: int = 0
-    kv_bytes: int = 0
+    kv_tokens: int = 0
+    """What its sequences under way may come to hold."""
     pinned: bool = False
     yielding: bool = False
-    """Gives no more leases: it goes when the last one ends."""
+    """Takes no more jobs: it goes when its last lease and its last sequence end."""
     load_seconds: float = 0.0
     """What its last load took."""
     demand: float = 0.0
@@ -59,5 +60,14 @@ class Resident:
         return self.state in (Residency.LOADING, Residency.READY, Residency.LEAVING)
 
     @property
+    def kv_bytes(self) -> int:
+        return self.kv_tokens * self.footprint.kv_bytes_per_token
+
+    @property
     def busy(self) -> bool:
-        return self.leases > 0 or self.kv_bytes > 0
+        return self.leases > 0 or self.kv_tokens > 0
+
+    @property
+    def lends(self) -> bool:
+        """Whether leases can be had; of one that is to leave only for its sequences under way."""
+        return self.state is Residency.READY and (not self.yielding or self.kv_tokens > 0)

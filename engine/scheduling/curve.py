@@ -54,12 +54,17 @@ class RuntimeCurve:
         return self._seconds[place - 1] + share * (self._seconds[place] - self._seconds[place - 1])
 
     def cost_within(self, seconds: float) -> float:
-        """The largest cost predicted to run within `seconds`; inf while nothing is known."""
+        """The largest cost predicted to run within `seconds`; inf while nothing is known.
+
+        Twice the largest that ever ran may be tried when that one did: only so is it learned that a batch
+        costs more than its jobs do.
+        """
         self._refit()
         if not self._costs:
             return math.inf
         if seconds >= self._seconds[-1]:
-            return self._costs[-1] * seconds / self._seconds[-1] if self._seconds[-1] else math.inf
+            in_proportion = seconds / self._seconds[-1] if self._seconds[-1] else math.inf
+            return self._costs[-1] * max(2.0, in_proportion)
         place = bisect.bisect_right(self._seconds, seconds)
         if place == 0:
             return self._costs[0] * seconds / self._seconds[0]

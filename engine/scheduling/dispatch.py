@@ -93,8 +93,8 @@ class Dispatch:
         units: dict[str, None] = {}
         for job in jobs:
             lane = self.lanes.setdefault(job.unit, Lane(job.unit))
-            if not len(lane) and not len(self.sequences.get(job.unit, ())):
-                self.share.wake(job.unit)
+            if not lane.waits(job.service_class):
+                self.share.wake(job.unit, job.service_class)
             lane.add(job)
             units[job.unit] = None
             if job.service_class is ServiceClass.INTERACTIVE:
@@ -122,11 +122,19 @@ class Dispatch:
 
     def on_too_large(self, message: TooLarge, now: float) -> list[Effect]:
         """Jobs that can never run there fail alone; the others go on."""
-        self._asked.pop(message.slot, None)
+        need = self._asked.pop(message.slot)
         self._idle.setdefault(message.slot)
         lane = self.lanes.get(message.unit) or Lane(message.unit)
         waiting = lane.clear()
-        fits = [j for j in waiting if j.cost <= message.max_cost and j.kv_tokens <= message.max_kv_tokens]
+        # Each limit is without the other: what is as large in both as what was asked for fits no better.
+        kv_tokens = need.kv_min - need.kv_floor
+        fits = [
+            job
+            for job in waiting
+            if job.cost <= message.max_cost
+            and job.kv_tokens <= message.max_kv_tokens
+            and (job.cost < need.min_cost or job.kv_tokens < kv_tokens)
+        ]
         for job in fits:
             lane.add(job)
         text = (
@@ -184,8 +192,7 @@ class Dispatch:
         kv_tokens = 0
         if (sequences := self._sequences(facts)) is not None:
             sequences.done(outcome.job for outcome in finished.outcomes)
-            if gone := sequences.left():
-                effects.append(Dropped(tuple(gone), "abandoned"))
+            effects += _dropped(sequences.left(now))
             kv_tokens = sequences.kv_tokens
         effects.append(Release(lease, kv_tokens, finished.spent, finished.out_of_memory))
         return [*effects, *self._tell([lease.unit])]
@@ -287,6 +294,7 @@ class Dispatch:
         floor = sequences.kv_tokens
         joining = facts.max_running > len(sequences) and head is not None
         waiting = sum(itertools.islice((j.kv_tokens for j in lane), facts.max_running))
+        least = floor if len(sequences) or head is None else floor + head.kv_tokens
         return Need(
             unit,
             device,
@@ -294,8 +302,8 @@ class Dispatch:
             min_cost=0 if len(sequences) else first,
             want_cost=max(want, first),
             kv_floor=floor,
-            kv_min=floor if len(sequences) or head is None else floor + head.kv_tokens,
-            kv_want=floor + waiting if joining else floor,
+            kv_min=least,
+            kv_want=max(least, floor + waiting) if joining else floor,
         )
 
     def _sequences(self, facts: UnitFacts) -> Sequences | None:

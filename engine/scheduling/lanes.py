@@ -48,6 +48,10 @@ class Lane:
         heapq.heappush(self._heaps[job.service_class], (job.due, next(self._order), job))
         self.cost += job.cost
 
+    def waits(self, service_class: ServiceClass) -> bool:
+        """Whether a job of this class is here."""
+        return bool(self._heaps[service_class])
+
     def urgency(self) -> ServiceClass | None:
         """The most urgent class that has a job here."""
         return next((c for c, heap in self._heaps.items() if heap), None)

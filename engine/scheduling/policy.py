@@ -28,34 +28,36 @@ class Candidate:
 class FairShare:
     """Device-seconds shared by weight: start-time fair queueing over what was really spent.
 
-    Each unit has a virtual time, its device-seconds divided by its weight; the smallest goes first. A
-    unit that comes back after a pause starts from the virtual time of those that stayed, so idling
-    earns nothing (Goyal, Vin and Cheng, 1996).
+    Each unit has a virtual time in each class, its device-seconds divided by its weight; the smallest
+    goes first. A unit that comes back after a pause starts from the virtual time of those that stayed,
+    so idling earns nothing (Goyal, Vin and Cheng, 1996). Classes keep their own clocks: work that stood
+    behind a more urgent class has earned nothing against its peers.
     """
 
     floors: Mapping[ServiceClass, float] = field(default_factory=dict)
     """Least share of device time that a class gets while it waits, whatever is more urgent."""
-    _virtual: dict[str, float] = field(default_factory=dict)
-    _now_virtual: float = 0.0
+    _virtual: dict[tuple[ServiceClass, str], float] = field(default_factory=dict)
+    _now_virtual: dict[ServiceClass, float] = field(default_factory=dict)
     _spent: dict[ServiceClass, float] = field(default_factory=dict)
     _decayed_at: float = 0.0
 
-    def wake(self, unit: str) -> None:
-        """`unit` has work again after it had none."""
-        self._virtual[unit] = max(self._virtual.get(unit, 0.0), self._now_virtual)
+    def wake(self, unit: str, service_class: ServiceClass) -> None:
+        """`unit` has work of this class again after it had none."""
+        now_virtual = self._now_virtual.get(service_class, 0.0)
+        self._virtual[service_class, unit] = max(self.virtual(unit, service_class), now_virtual)
 
     def charge(
         self, unit: str, service_class: ServiceClass, seconds: float, weight: float, now: float
     ) -> None:
         """`unit` held a slot for `seconds`; negative to correct an earlier charge."""
-        self._virtual[unit] = self._virtual.get(unit, self._now_virtual) + seconds / weight
+        self._virtual[service_class, unit] = self.virtual(unit, service_class) + seconds / weight
         fade = math.exp(min(0.0, self._decayed_at - now) / MEMORY_SECONDS)
         self._spent = {c: s * fade for c, s in self._spent.items()}
         self._spent[service_class] = self._spent.get(service_class, 0.0) + seconds
         self._decayed_at = max(now, self._decayed_at)
 
-    def virtual(self, unit: str) -> float:
-        return self._virtual.get(unit, self._now_virtual)
+    def virtual(self, unit: str, service_class: ServiceClass) -> float:
+        return self._virtual.get((service_class, unit), self._now_virtual.get(service_class, 0.0))
 
     def choose(self, candidates: Sequence[Candidate], now: float) -> Candidate | None:
         """The lane to run now, or None when there is none."""
@@ -63,8 +65,12 @@ class FairShare:
             return None
         chosen_class = self._class(candidates)
         peers = [c for c in candidates if c.service_class == chosen_class]
-        chosen = _about_to_be_late(peers, now) or min(peers, key=lambda c: (self.virtual(c.unit), c.due))
-        self._now_virtual = max(self._now_virtual, min(self.virtual(c.unit) for c in peers))
+        virtual = {c.unit: self.virtual(c.unit, chosen_class) for c in peers}
+        least = min(virtual.values())
+        # Hurry is for those within a run of their share: one that always hurries would take all of it.
+        within = [c for c in peers if virtual[c.unit] <= least + c.seconds]
+        chosen = _about_to_be_late(within, now) or min(peers, key=lambda c: (virtual[c.unit], c.due))
+        self._now_virtual[chosen_class] = max(self._now_virtual.get(chosen_class, 0.0), least)
         return chosen
 
     def _class(self, candidates: Sequence[Candidate]) -> ServiceClass:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from engine.requests import ServiceClass
+from engine.scheduling.batching import Formed
 from engine.scheduling.lanes import Job
 
 
@@ -43,11 +44,12 @@ class Sequences:
         self._leaving |= set(gone)
         return tuple(gone)
 
-    def left(self) -> list[Job]:
-        """The quantum that they left with is over: forget them."""
-        gone = [self._jobs.pop(id) for id in self._leaving if id in self._jobs]
+    def left(self, now: float) -> Formed:
+        """The quantum that they left with is over: forget them, and say why they left."""
+        gone = [self._jobs.pop(id) for id in sorted(self._leaving) if id in self._jobs]
         self._leaving.clear()
-        return gone
+        late = [job for job in gone if job.deadline <= now]
+        return Formed(expired=late, abandoned=[job for job in gone if job not in late])
 
     def done(self, ids: Iterable[str]) -> None:
         for id in ids:

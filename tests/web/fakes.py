@@ -115,6 +115,9 @@ class FakeEngine:
         devices = (DeviceView("cpu", "cpu", 4000, 3000, {"weights": 1000}, slots=2, busy_slots=1),)
         return EngineView(models, devices, self.accepting, totals={"ok": len(self.requests)})
 
+    def encoded(self, model: str, seconds: float) -> None:
+        self.actions.append(("encoded", model))
+
     def metrics(self) -> bytes:
         return b"serai_requests_total 0\n"
 

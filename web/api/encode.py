@@ -16,4 +16,4 @@ async def encode(request: web.Request) -> web.StreamResponse:
     assert isinstance(asked.options, EncodeOptions)
     response = await request.app[ENGINE].submit(made)
     said = answers.encoded(spec, made.items, asked.options.output_dtype, response)
-    return await sending.answer(request, said, calls.headers(response))
+    return await sending.answer(request, said, response.model, calls.headers(response))

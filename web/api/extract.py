@@ -14,4 +14,5 @@ from web.wire import answers, bodies
 async def extract(request: web.Request) -> web.StreamResponse:
     _, made, _ = await calls.call(request, Task.EXTRACT, bodies.extract)
     response = await request.app[ENGINE].submit(made)
-    return await sending.answer(request, answers.extracted(made.items, response), calls.headers(response))
+    said = answers.extracted(made.items, response)
+    return await sending.answer(request, said, response.model, calls.headers(response))

@@ -16,4 +16,5 @@ async def score(request: web.Request) -> web.StreamResponse:
     assert isinstance(asked.options, ScoreOptions)
     response = await request.app[ENGINE].submit(made)
     said = answers.scored(made.items, asked.options.query.id, response)
-    return await sending.answer(request, said, calls.headers(response, Pairs=len(made.items)))
+    headers = calls.headers(response, Pairs=len(made.items))
+    return await sending.answer(request, said, response.model, headers)
