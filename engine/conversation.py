@@ -234,7 +234,7 @@ class RequestDone:
     service_class: int
     session: str | None
     arrived: float
-    outcome: str  # ok or an error's code
+    outcome: str  # ok, degraded, or an error's code
     items: int
     cost: int
     input_tokens: int

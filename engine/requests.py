@@ -244,6 +244,7 @@ class Response:
     timing: Timing
     cold: bool = False
     device: str = ""
+    degraded_from: str | None = None  # the model that was asked, when another answered for want of room
     revision: str | None = None
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import anyio
 
 from engine.actors.actor import Actor, Address, Mailbox
 from engine.actors.holds import Holds
-from engine.actors.messages import BatcherMessage, Enqueue, Event, Let
+from engine.actors.messages import BatcherMessage, Enqueue, Event, Let, Submit
 from engine.actors.table import Open
 from engine.conversation import (
     BatchDone,
@@ -48,7 +49,7 @@ class Batcher(Actor[BatcherMessage]):
         payloads: Payloads,
         memory: Address[Wanted | Unwanted | Need | Release],
         runners: Mapping[str, Address[Run]],
-        router: Address[Let],
+        router: Address[Let | Submit],
         observers: Sequence[Address[Event]],
     ) -> None:
         super().__init__(mailbox)
@@ -96,13 +97,24 @@ class Batcher(Actor[BatcherMessage]):
         request = self._open[enqueue.number] = Open(enqueue, cold)
         self._holds.add(enqueue.number, enqueue.received)
         refusal = self.dispatch.refusal(enqueue.jobs, now)
-        if refusal is not None:
+        if isinstance(refusal, QueueFull) and enqueue.degrade and enqueue.degraded_from is None:
+            self._degrade(enqueue, enqueue.degrade)
+        elif refusal is not None:
             request.fail(refusal)
             self._end(request, enqueue.jobs, now, refusal.code)
         elif not enqueue.jobs:
             self._end(request, (), now, "ok")
         else:
             self._perform(self.dispatch.on_enqueue(enqueue.jobs, now), now)
+
+    def _degrade(self, enqueue: Enqueue, model: str) -> None:
+        """Another model answers instead. The request goes back to be prepared for that one."""
+        for job in enqueue.jobs:
+            self._payloads.drop(job.id)
+        del self._open[enqueue.number]
+        self._router.tell(Let(enqueue.held_bytes))
+        request = replace(enqueue.request, model=model, profile=None)
+        self._router.tell(Submit(enqueue.reply, request, enqueue.deltas, degraded_from=enqueue.model))
 
     def wake_at(self) -> float:
         return self._holds.due_at()

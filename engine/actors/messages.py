@@ -45,11 +45,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """edge -> router: one request; `deltas` gets its text as it is written."""
+    """edge -> router: one request; `deltas` gets its text as it is written.
+
+    batcher -> router: the model that was asked (`degraded_from`) has no room; another may answer.
+    """
 
     reply: Reply[Response]
     request: Request
     deltas: MemoryObjectSendStream[Delta] | None = None
+    degraded_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,9 @@ class Enqueue:
     prepare_seconds: float
     received: float
     held_bytes: int
+    degrade: str | None = None
+    """The model that answers when this one has no room."""
+    degraded_from: str | None = None
     deltas: MemoryObjectSendStream[Delta] | None = None
 
 

@@ -197,6 +197,8 @@ class Router(Actor[RouterMessage]):
                 prepare_seconds=now - received,
                 received=received,
                 held_bytes=size,
+                degrade=spec.degrade,
+                degraded_from=submit.degraded_from,
                 deltas=submit.deltas,
             )
         )

@@ -80,6 +80,7 @@ class Open:
                 timing=self.timing(now),
                 cold=self.cold,
                 device=self.device,
+                degraded_from=enqueued.degraded_from,
             )
         )
 
@@ -97,6 +98,8 @@ class Open:
 
     def done(self, outcome: str, now: float) -> RequestDone:
         enqueued, request, timing = self.enqueued, self.enqueued.request, self.timing(now)
+        if outcome == "ok" and enqueued.degraded_from:
+            outcome = "degraded"
         return RequestDone(
             request=request.id,
             model=enqueued.model,

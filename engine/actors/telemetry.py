@@ -90,7 +90,7 @@ class Telemetry(Actor[TelemetryMessage]):
         model = "unknown" if done.outcome == "MODEL_NOT_FOUND" else done.model
         self.totals[done.outcome] += 1
         self._requests.labels(model, done.task, done.outcome).inc()
-        if done.outcome != "ok":
+        if done.outcome not in ("ok", "degraded"):
             return
         self._items.labels(model).inc(done.items)
         self._tokens.labels(model, "in").inc(done.input_tokens)

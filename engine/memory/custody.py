@@ -307,15 +307,20 @@ class Custody:
         if sum(r.state is Residency.LOADING for r in residents) >= self.rules.loads_at_once:
             return []
         shortfall = self.held.shortfall(unit, device)
-        if shortfall <= 0 and self.held.ledgers[device].hold(Line.WEIGHTS, unit, footprint.weights_bytes):
+        # Room that is being made for those who asked before is theirs: or the small keep the large out.
+        before = itertools.takewhile(lambda other: other is not claim, self.claims.values())
+        promised = sum(self.held.footprints[c.unit].weights_bytes for c in before if c.device == device)
+        missing = shortfall + promised - sum(r.held_bytes for r in residents if r.yielding)
+        if max(shortfall, missing) <= 0:
+            held = self.held.ledgers[device].hold(Line.WEIGHTS, unit, footprint.weights_bytes)
+            assert held, "shortfall() said that it fits"
             del self.claims[unit]
             resident = self.held.entry(unit, device, footprint)
             resident.footprint = footprint
             resident.move(Residency.LOADING, now)
             return [BeginLoad(unit, device, footprint.weights_bytes)]
-        coming = sum(r.footprint.weights_bytes for r in residents if r.yielding)
         leaving = eviction.victims(
-            shortfall - coming,
+            missing,
             claim.since,
             residents,
             wanted=self.wanted,
@@ -441,7 +446,7 @@ class Custody:
         claims = [c for c in self.claims.values() if c.device == device]
         coming = [r for r in self.held.residents.values() if r.device == device and r.yielding]
         wanted = sum(self.held.footprints[c.unit].weights_bytes for c in claims)
-        return max(0, wanted - sum(r.footprint.weights_bytes for r in coming))
+        return max(0, wanted - sum(r.held_bytes for r in coming))
 
     def _learn_larger(self, resident: Resident) -> None:
         """A batch ran out of memory: the next are taken to need half as much again."""

@@ -66,7 +66,7 @@ def choose(
     ]
 
     def enough(leaving: Sequence[Resident]) -> bool:
-        return sum(r.footprint.weights_bytes for r in leaving) + relief(leaving) >= shortfall_bytes
+        return sum(r.held_bytes for r in leaving) + relief(leaving) >= shortfall_bytes
 
     for count in range(1, len(order) + 1):
         if enough(order[:count]):
@@ -88,7 +88,7 @@ def victims(
 
     At first only those that are idle and have been so for a share of what reloading them takes. A claim
     that has waited long enough for the work of others to be worth a change of places takes any that is
-    not pinned: its jobs then wait for the reload.
+    not pinned and has been there for its least time: its jobs then wait for the reload.
     """
     settled, look_again = [], math.inf
     for resident in residents:
@@ -116,8 +116,13 @@ def victims(
     patient_until = since + min(rules.max_cold_wait, max(0.1, 2 * GROUPING * slowest))
     if now < patient_until:
         return min(look_again, patient_until)
-    anyone = chosen(residents, False)
-    return math.inf if anyone is None else anyone
+    # Who has just come has its turn first: or slow loads would follow each other and no work be done.
+    turns = {r.unit: r.since + min(rules.min_residency, 2 * GROUPING * r.load_seconds) for r in residents}
+    anyone = chosen([r for r in residents if turns[r.unit] <= now], False)
+    if anyone is not None:
+        return anyone
+    ready = [turns[r.unit] for r in residents if r.state is Residency.READY]
+    return min((until for until in ready if until > now), default=math.inf)
 
 
 def _without_needless(

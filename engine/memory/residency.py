@@ -64,6 +64,11 @@ class Resident:
         return self.kv_tokens * self.footprint.kv_bytes_per_token
 
     @property
+    def held_bytes(self) -> int:
+        """What comes free when it has left, its leases' workspace apart."""
+        return self.footprint.weights_bytes + self.kv_bytes
+
+    @property
     def busy(self) -> bool:
         return self.leases > 0 or self.kv_tokens > 0
 

@@ -38,7 +38,7 @@ class Sizing:
         """Up to `want`, what is predicted to run no longer than a batch of this class may."""
         curve = self.curves.get((facts.unit, device))
         if not curve or urgency is None:
-            return want
+            return min(want, self.rules.batch_cost)  # the first batch is a careful one
         target = facts.targets.get(urgency, self.rules.targets[urgency])
         return int(min(want, curve.cost_within(min(target * BATCH_SHARE, self._bound(urgency, now)))))
 

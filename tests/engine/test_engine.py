@@ -114,7 +114,9 @@ async def test_saturated_models_that_do_not_fit_together_both_get_on():
 
 
 async def test_clients_that_hang_up_leave_no_work_behind():
-    async with engine(catalog(model("a", options={"seconds_per_batch": 1.0}, limits={"max_batch_jobs": 1}))) as s:
+    async with engine(
+        catalog(model("a", options={"seconds_per_batch": 1.0}, limits={"max_batch_jobs": 1}))
+    ) as s:
         await s.submit(request("a", "warm"))
         async with anyio.create_task_group() as clients:
             for n in range(500):
@@ -186,6 +188,20 @@ async def test_a_full_queue_says_when_to_come_back():
     refused = [a for a in answers if isinstance(a, QueueFull)]
     assert 5 <= 20 - len(refused) <= 6  # one may have left the queue before the others came
     assert all(0 < r.retry_after <= 30 for r in refused)
+
+
+async def test_a_model_without_room_lets_another_answer_where_it_names_one():
+    slow = {"options": {"seconds_per_batch": 1.0}, "limits": {"max_batch_jobs": 1}}
+    models = catalog(model("large", degrade="small", **slow), model("small"))
+    async with engine(models, max_model_jobs=5) as served:
+        await served.submit(request("large", "warm"))
+        answers = await gather(*[served.submit(request("large", f"t{n}")) for n in range(9)])
+        view = served.view()
+
+    elsewhere = [a for a in answers if a.degraded_from]
+    assert {(a.model, a.degraded_from) for a in elsewhere} == {("small", "large")}
+    assert view.totals == {"ok": 10 - len(elsewhere), "degraded": len(elsewhere)}
+    assert 3 <= len(elsewhere) <= 4 and view.held_bytes == 0
 
 
 async def test_a_request_larger_than_the_limit_is_served():

@@ -52,6 +52,7 @@ def headers(response: Response, **units: int) -> dict[str, str]:
         "Pages": used.pages,
         **units,
     }
+    degraded = {"X-Serai-Degraded": response.degraded_from} if response.degraded_from else {}
     revision = {"X-SIE-Model-Revision": response.revision} if response.revision else {}
     return {
         **{name: f"{seconds * 1000:.3f}" for name, seconds in found.items()},
@@ -59,5 +60,6 @@ def headers(response: Response, **units: int) -> dict[str, str]:
         "X-SIE-Served-By": "local",
         "X-Serai-Cold": "true" if response.cold else "false",
         "X-Serai-Device": response.device,
+        **degraded,
         **revision,
     }
