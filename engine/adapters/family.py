@@ -11,6 +11,7 @@ limits the model to one. `load` and `unload` run on a thread of the memory manag
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,11 +109,17 @@ class Family(Protocol):
         ...
 
 
+_IMPORTING = threading.Lock()
+"""One family's libraries at a time: those of transformers import each other in circles as they are first
+used, and two threads in such a circle see half of it and fail."""
+
+
 def family(name: str) -> Family:
     """The family that the catalogue calls `name`. Raises LookupError with the names there are."""
     if name not in names():
         raise LookupError(f"no family {name!r}; there are: {', '.join(names())}")
-    return cast(Family, importlib.import_module(f"engine.adapters.{name}").FAMILY)
+    with _IMPORTING:
+        return cast(Family, importlib.import_module(f"engine.adapters.{name}").FAMILY)
 
 
 def names() -> list[str]:

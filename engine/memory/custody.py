@@ -102,7 +102,7 @@ class Custody:
     _pinning: dict[str, list[int]] = field(default_factory=dict)  # who wait for it to be inspected
     _unloading: dict[str, list[int]] = field(default_factory=dict)
     _inspecting: set[str] = field(default_factory=set)
-    _starved: set[tuple[str, str]] = field(default_factory=set)
+    _starved: dict[tuple[str, str], float] = field(default_factory=dict)  # when to look again
     _leases: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def on_wanted(self, unit: str, now: float) -> list[Effect]:
@@ -111,6 +111,9 @@ class Custody:
 
     def on_unwanted(self, unit: str, now: float) -> list[Effect]:
         self.wanted.discard(unit)
+        for resident in self.held.residents.values():
+            if resident.unit == unit:
+                resident.owed_bytes = 0
         if unit in self.claims and unit not in self._asks and unit not in self.held.pins:
             del self.claims[unit]
         return self._advance(now)
@@ -143,6 +146,7 @@ class Custody:
         assert held, "size() took more than is free"
         resident.kv_tokens = sized.kv_tokens
         resident.leases += 1
+        resident.owed_bytes = 0
         eviction.used(resident, now)
         return [Granted(lease, sized.kv_tokens)]
 
@@ -287,8 +291,9 @@ class Custody:
 
     def _advance(self, now: float) -> list[Effect]:
         """Bring every claim as far as it can go now, the oldest first."""
-        self.wake_at = math.inf
-        effects = self._expire(now)
+        effects = self._look_again(now)
+        self.wake_at = min(self._starved.values(), default=math.inf)
+        effects += self._expire(now)
         for claim in tuple(self.claims.values()):
             if claim.unit in self.held.footprints:
                 effects += self._place(claim, now)
@@ -306,12 +311,12 @@ class Custody:
             return []  # it is still leaving; `on_unloaded` comes back here
         if sum(r.state is Residency.LOADING for r in residents) >= self.rules.loads_at_once:
             return []
-        shortfall = self.held.shortfall(unit, device)
         # Room that is being made for those who asked before is theirs: or the small keep the large out.
-        before = itertools.takewhile(lambda other: other is not claim, self.claims.values())
-        promised = sum(self.held.footprints[c.unit].weights_bytes for c in before if c.device == device)
-        missing = shortfall + promised - sum(r.held_bytes for r in residents if r.yielding)
-        if max(shortfall, missing) <= 0:
+        earlier = itertools.takewhile(lambda other: other is not claim, self.claims.values())
+        before = [other.unit for other in earlier if other.device == device]
+        shortfall = self.held.shortfall(unit, device, before=before)
+        missing = shortfall - sum(r.held_bytes for r in residents if r.yielding)
+        if max(self.held.shortfall(unit, device), missing) <= 0:
             held = self.held.ledgers[device].hold(Line.WEIGHTS, unit, footprint.weights_bytes)
             assert held, "shortfall() said that it fits"
             del self.claims[unit]
@@ -326,7 +331,7 @@ class Custody:
             wanted=self.wanted,
             rules=self.rules,
             now=now,
-            relief=lambda gone: shortfall - self.held.shortfall(unit, device, gone),
+            relief=lambda gone: shortfall - self.held.shortfall(unit, device, gone, before),
         )
         if isinstance(leaving, float):
             self.wake_at = min(self.wake_at, leaving)
@@ -348,6 +353,7 @@ class Custody:
         if not resident.yielding or resident.busy or resident.state is not Residency.READY:
             return []
         resident.move(Residency.LEAVING, now)
+        resident.owed_bytes = 0
         return [Left(resident.unit, resident.device), BeginUnload(resident.unit, resident.device)]
 
     def _unyield(self) -> list[Effect]:
@@ -406,29 +412,29 @@ class Custody:
         """The batch does not fit now. Wait for others to finish, evict who is idle, or say never."""
         key = (need.unit, need.device)
         denied = Denied(need.slot, need.unit, need.device, "busy")
-        if self.held.others_active(resident):
-            self._starved.add(key)
-            return [denied]
         footprint, ledger = resident.footprint, self.held.ledgers[need.device]
         least = footprint.workspace(max(1, need.min_cost))
         least += (need.kv_min - need.kv_floor) * footprint.kv_bytes_per_token
+        if self.held.others_active(resident):
+            self._starved[key], resident.owed_bytes = math.inf, least
+            return [denied]
         others = [r for r in self.held.residents.values() if r.device == need.device and r is not resident]
-        leaving = eviction.choose(
-            least - ledger.free_bytes,
-            others,
-            unwanted_only=False,
-            wanted=self.wanted,
-            policy=self.rules.policy,
-            now=now,
+        leaving = eviction.for_batch(
+            least - ledger.free_bytes, others, wanted=self.wanted, rules=self.rules, now=now
         )
+        look_again = math.inf
+        if isinstance(leaving, float):
+            look_again, leaving = leaving, []
         if leaving is None:
             pinned = sum(r.footprint.weights_bytes for r in others if r.pinned)
             own = ledger.lines()[Line.CONTEXT] + footprint.weights_bytes + resident.kv_bytes
             free = ledger.budget_bytes - pinned - own
             if least > free:
+                resident.owed_bytes = 0
                 return [TooLarge(need.slot, need.unit, need.device, *largest(footprint, free))]
             leaving = []  # only what is foreign stands in the way, and may go as it came
-        self._starved.add(key)
+        self._starved[key], resident.owed_bytes = look_again, least
+        self.wake_at = min(self.wake_at, look_again)
         return [
             denied,
             *[e for r in leaving for e in self._evict(r, f"evicted for a batch of {need.unit}", now)],
@@ -436,9 +442,16 @@ class Custody:
 
     def _feed(self, device: str) -> list[Effect]:
         """Bytes came free on `device`: those that were denied for want of them may ask again."""
-        fed = sorted(key for key in self._starved if key[1] == device)
-        self._starved -= set(fed)
-        return [Ready(*key) for key in fed if self.held.residents[key].lends]
+        return self._tell_starved([key for key in self._starved if key[1] == device])
+
+    def _look_again(self, now: float) -> list[Effect]:
+        """Those whose neighbours have had their turn may ask again, and they leave."""
+        return self._tell_starved([key for key, when in self._starved.items() if when <= now])
+
+    def _tell_starved(self, keys: list[tuple[str, str]]) -> list[Effect]:
+        for key in keys:
+            del self._starved[key]
+        return [Ready(*key) for key in sorted(keys) if self.held.residents[key].lends]
 
     def _spoken_for(self, device: str) -> int:
         """Free bytes that a lease must not take: those for claims that room is being made for, beyond

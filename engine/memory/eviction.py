@@ -113,16 +113,51 @@ def victims(
     if idle is not None:
         return idle
     slowest = max((r.load_seconds for r in residents), default=0.0)
-    patient_until = since + min(rules.max_cold_wait, max(0.1, 2 * GROUPING * slowest))
+    patient_until = since + min(rules.max_cold_wait, _turn(slowest))
     if now < patient_until:
         return min(look_again, patient_until)
-    # Who has just come has its turn first: or slow loads would follow each other and no work be done.
-    turns = {r.unit: r.since + min(rules.min_residency, 2 * GROUPING * r.load_seconds) for r in residents}
-    anyone = chosen([r for r in residents if turns[r.unit] <= now], False)
-    if anyone is not None:
-        return anyone
-    ready = [turns[r.unit] for r in residents if r.state is Residency.READY]
-    return min((until for until in ready if until > now), default=math.inf)
+    anyone = chosen([r for r in residents if turn_ends(r, rules) <= now], False)
+    return _next_turn(residents, rules, now) if anyone is None else anyone
+
+
+def for_batch(
+    shortfall_bytes: int,
+    residents: Sequence[Resident],
+    *,
+    wanted: Collection[str],
+    rules: MemoryRules,
+    now: float,
+) -> list[Resident] | float | None:
+    """Who leaves so that a batch of another fits; or the time to look again; None when it never will.
+
+    Those without work go at once, others when they have had their turn.
+    """
+
+    def chosen(among: Sequence[Resident]) -> list[Resident] | None:
+        return choose(
+            shortfall_bytes, among, unwanted_only=False, wanted=wanted, policy=rules.policy, now=now
+        )
+
+    if chosen(residents) is None:
+        return None
+    idle = [r for r in residents if not r.busy and r.unit not in wanted]
+    leaving = chosen([r for r in residents if r in idle or turn_ends(r, rules) <= now])
+    return _next_turn(residents, rules, now) if leaving is None else leaving
+
+
+def turn_ends(resident: Resident, rules: MemoryRules) -> float:
+    """Until when one that has come keeps its place if it has work: or those who cannot be there together
+    would turn each other out before any work is done."""
+    return resident.since + min(rules.min_residency, _turn(resident.load_seconds))
+
+
+def _turn(load_seconds: float) -> float:
+    return max(0.1, 2 * GROUPING * load_seconds)
+
+
+def _next_turn(residents: Sequence[Resident], rules: MemoryRules, now: float) -> float:
+    ends = [turn_ends(r, rules) for r in residents if r.state is Residency.READY]
+    return min((end for end in ends if end > now), default=math.inf)
 
 
 def _without_needless(

@@ -33,18 +33,21 @@ class Holdings:
         kv = KV_FLOOR_TOKENS * footprint.kv_bytes_per_token if facts.generative else 0
         return footprint.workspace(max(1, cost)) + kv
 
-    def shortfall(self, unit: str, device: str, leaving: Sequence[Resident] = ()) -> int:
-        """Bytes that must come free before `unit` can load beside what is there.
+    def shortfall(
+        self, unit: str, device: str, leaving: Sequence[Resident] = (), before: Sequence[str] = ()
+    ) -> int:
+        """Bytes that must come free before `unit` can load beside what is there and what loads `before` it.
 
         The weights of `leaving` are among them still, but no room is kept for their batches.
         """
-        ledger, footprint = self.ledgers[device], self.footprints[unit]
+        ledger, loading = self.ledgers[device], {u: self.footprints[u] for u in (unit, *before)}
         lines = ledger.lines()
         there = [r for r in self.residents.values() if r.device == device and r.resident]
-        floors = [self.floor(r.unit, r.footprint) for r in there if not (r.yielding or r in leaving)]
-        room = max([self.floor(unit, footprint), *floors])
-        fixed = ledger.used_bytes - lines[Line.WORKSPACE]
-        return fixed + footprint.weights_bytes + max(room, lines[Line.WORKSPACE]) - ledger.budget_bytes
+        staying = [r for r in there if not (r.yielding or r in leaving)]
+        floors = [max(r.owed_bytes, self.floor(r.unit, r.footprint)) for r in staying]
+        room = max([lines[Line.WORKSPACE], *floors, *(self.floor(u, f) for u, f in loading.items())])
+        weights = sum(footprint.weights_bytes for footprint in loading.values())
+        return ledger.used_bytes - lines[Line.WORKSPACE] + weights + room - ledger.budget_bytes
 
     def home(self, unit: str) -> str | None:
         """Where it is pinned; else the first device where it fits beside what is pinned there, one that has

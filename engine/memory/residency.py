@@ -40,6 +40,8 @@ class Resident:
     kv_tokens: int = 0
     """What its sequences under way may come to hold."""
     pinned: bool = False
+    owed_bytes: int = 0
+    """What its next batch takes, which was denied for want of it: loads leave room for that."""
     yielding: bool = False
     """Takes no more jobs: it goes when its last lease and its last sequence end."""
     load_seconds: float = 0.0

@@ -156,7 +156,7 @@ class Dispatch:
         lease = granted.lease
         need = self._asked.pop(lease.slot)
         facts = self.facts(lease.unit)
-        lane = self.lanes.setdefault(lease.unit, Lane(lease.unit))
+        lane = self.lanes.get(lease.unit) or Lane(lease.unit)
         sequences = self._sequences(facts)
         room = Room(
             cost=lease.max_cost,
