@@ -23,7 +23,7 @@ from engine.adapters.forward import weights
 from engine.adapters.forward.heads import sequence_logits
 from engine.adapters.forward.packed import Encoder, Ids, workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
-from engine.adapters.preparing.kinds import extract_options, only_text
+from engine.adapters.preparing.kinds import extract_options, only_texts
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import fit
 from engine.catalog import ModelSpec
@@ -58,12 +58,7 @@ class ClassPreparer:
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         extract = extract_options(task, options)
         asked = self._labels.choose(extract.labels)
-        texts: list[str | EngineError] = []
-        for index, item in enumerate(items):
-            try:
-                texts.append(only_text(item))
-            except InvalidInput as error:
-                texts.append(error.at(index))
+        texts = only_texts(items)
         ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
         return [
             text if isinstance(text, EngineError) else self._one(next(ids), extract, asked, index)

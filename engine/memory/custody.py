@@ -267,8 +267,7 @@ class Custody:
 
     def _seek(self, unit: str, now: float) -> list[Effect]:
         """Make `unit` resident, unless it is or is about to be."""
-        ready = self.held.ready(unit)
-        if ready and ready.device == self.held.pins.get(unit, ready.device):
+        if ready := self.held.ready(unit):
             return [Ready(unit, ready.device)]
         mine = [r for r in self.held.residents.values() if r.unit == unit]
         if any(r.state is Residency.LOADING for r in mine):

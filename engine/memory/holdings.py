@@ -92,8 +92,10 @@ class Holdings:
         return self.residents.setdefault((unit, device), Resident(unit, device, footprint))
 
     def ready(self, unit: str) -> Resident | None:
+        """Where leases for it can be had: when it is pinned, only where it is pinned."""
         mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
-        return next((r for r in mine if r.state is Residency.READY), None)
+        there = [r for r in mine if r.device == self.pins.get(unit, r.device)]
+        return next((r for r in there if r.state is Residency.READY), None)
 
     def others_active(self, resident: Resident) -> bool:
         """Whether bytes of this device will come free without anybody being evicted."""

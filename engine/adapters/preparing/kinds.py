@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.errors import InvalidInput
+from collections.abc import Sequence
+
+from engine.errors import EngineError, InvalidInput
 from engine.requests import ExtractOptions, Item, Media, Options, Task
 
 
@@ -15,6 +17,17 @@ def only_text(item: Item) -> str:
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The text has a lone surrogate at {error.start}; it is no Unicode.") from error
     return item.text
+
+
+def only_texts(items: Sequence[Item]) -> list[str | EngineError]:
+    """`only_text` of each, or what is wrong with it, said of its index."""
+    texts: list[str | EngineError] = []
+    for index, item in enumerate(items):
+        try:
+            texts.append(only_text(item))
+        except InvalidInput as error:
+            texts.append(error.at(index))
+    return texts
 
 
 def only_image(item: Item) -> Media:
