@@ -7,6 +7,7 @@ First signal: nothing new is admitted, `/readyz` turns red, what is in flight fi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -16,8 +17,10 @@ from typing import Protocol
 
 import anyio
 from aiohttp import web
+from anyio import to_thread
 from anyio.abc import TaskStatus
 
+from engine.adapters.family import family
 from engine.catalog import Catalog
 from engine.config import Settings
 from engine.running import open_engine
@@ -82,8 +85,19 @@ async def run(
             # some 50 ms, again and again.
             gc.collect()
             gc.freeze()
+            guests.start_soon(import_families, catalog)
             announce(await guests.start(serve, engine, listener, stop), engine)
         watchers.cancel_scope.cancel()
+
+
+async def import_families(catalog: Catalog) -> None:
+    """Import what the catalogue's families stand on, beside the first requests instead of within them.
+
+    A family whose libraries are missing says so when it is asked for.
+    """
+    for name in sorted({spec.family for spec in catalog}):
+        with contextlib.suppress(Exception):
+            await to_thread.run_sync(family, name)
 
 
 async def stop_on_signal(

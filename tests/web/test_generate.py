@@ -45,7 +45,9 @@ async def test_the_transcript_is_the_one_that_the_client_reads(http):
     assert re.sub(r'"ttft_ms":[0-9.]+', '"ttft_ms":3.0', text) == (
         'data: {"request_id":"q","seq":0,"text_delta":"he","done":false}\n\n'
         'data: {"request_id":"q","seq":1,"text_delta":"","done":true,"finish_reason":"stop",'
-        '"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2},"ttft_ms":3.0}\n\n'
+        '"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2},"cold":false,'
+        '"timing":{"total_ms":1.0,"queue_ms":0.1,"tokenization_ms":0.2,"inference_ms":0.5,'
+        '"postprocessing_ms":null,"load_ms":0.0},"ttft_ms":3.0}\n\n'
         "data: [DONE]\n\n"
     )
 

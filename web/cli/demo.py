@@ -17,7 +17,9 @@ from web.cli.options import catalogue, settings_from
     "--once", is_flag=True, help="End after the tables. DEMO=once in the environment says the same."
 )
 def demo(pipeline: str, store: str | None, once: bool) -> None:
-    """Run a real pipeline through one server that cannot hold its models at once.
+    """Run a real pipeline through a server with little memory.
+
+    The server's budget cannot hold the pipeline's models at once, so it loads and evicts as it goes.
 
     `claim`: two flood insurance claims from a scanned form to a written review, with nine models.
     `invoice`: passages encoded and ranked, fields extracted from the best, a question answered, with four.
