@@ -313,9 +313,9 @@ class Custody:
         # Room that is being made for those who asked before is theirs: or the small keep the large out.
         earlier = itertools.takewhile(lambda other: other is not claim, self.claims.values())
         before = [other.unit for other in earlier if other.device == device]
-        shortfall = self.held.shortfall(unit, device, before=before)
+        shortfall = self.held.shortfall(unit, device, self.wanted, before=before)
         missing = shortfall - sum(r.held_bytes for r in residents if r.yielding)
-        if max(self.held.shortfall(unit, device), missing) <= 0:
+        if max(self.held.shortfall(unit, device, self.wanted), missing) <= 0:
             held = self.held.ledgers[device].hold(Line.WEIGHTS, unit, footprint.weights_bytes)
             assert held, "shortfall() said that it fits"
             del self.claims[unit]
@@ -330,7 +330,7 @@ class Custody:
             wanted=self.wanted,
             rules=self.rules,
             now=now,
-            relief=lambda gone: shortfall - self.held.shortfall(unit, device, gone, before),
+            relief=lambda gone: shortfall - self.held.shortfall(unit, device, self.wanted, gone, before),
         )
         if isinstance(leaving, float):
             self.wake_at = min(self.wake_at, leaving)

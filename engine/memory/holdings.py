@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.errors import NoRoom
@@ -34,17 +34,24 @@ class Holdings:
         return footprint.workspace(max(1, cost)) + kv
 
     def shortfall(
-        self, unit: str, device: str, leaving: Sequence[Resident] = (), before: Sequence[str] = ()
+        self,
+        unit: str,
+        device: str,
+        wanted: Collection[str],
+        leaving: Sequence[Resident] = (),
+        before: Sequence[str] = (),
     ) -> int:
         """Bytes that must come free before `unit` can load beside what is there and what loads `before` it.
 
-        The weights of `leaving` are among them still, but no room is kept for their batches.
+        The weights of `leaving` are among them still, but no room is kept for their batches; nor for those
+        of a unit without work, which has others evicted when it comes to have some.
         """
         ledger, loading = self.ledgers[device], {u: self.footprints[u] for u in (unit, *before)}
         lines = ledger.lines()
         there = [r for r in self.residents.values() if r.device == device and r.resident]
         staying = [r for r in there if not (r.yielding or r in leaving)]
-        floors = [max(r.owed_bytes, self.floor(r.unit, r.footprint)) for r in staying]
+        at_work = [r for r in staying if r.pinned or r.busy or r.owed_bytes or r.unit in wanted]
+        floors = [max(r.owed_bytes, self.floor(r.unit, r.footprint)) for r in at_work]
         room = max([lines[Line.WORKSPACE], *floors, *(self.floor(u, f) for u, f in loading.items())])
         weights = sum(footprint.weights_bytes for footprint in loading.values())
         return ledger.used_bytes - lines[Line.WORKSPACE] + weights + room - ledger.budget_bytes
