@@ -64,9 +64,12 @@ async def serve(
     try:
         task_status.started(url(listener, settings))
         await stop.wait()
+        log.warning(
+            "stopping: requests in flight have %g s; another signal ends at once", settings.drain_limit
+        )
         # The port stays open meanwhile: probes must see that it drains, and clients be told to wait.
-        if not await engine.drain(settings.drain_limit):
-            log.warning("requests were still in flight after %g s and are cut off", settings.drain_limit)
+        if not await engine.drain(limit):
+            log.warning("requests were still in flight after %g s and are cut off", limit)
     finally:
         server.close()
         with anyio.CancelScope(shield=True):
@@ -97,7 +100,7 @@ async def import_families(catalog: Catalog) -> None:
     """
     for name in sorted({spec.family for spec in catalog}):
         with contextlib.suppress(Exception):
-            await to_thread.run_sync(family, name)
+            await to_thread.run_sync(family, name, abandon_on_cancel=True)
 
 
 async def stop_on_signal(

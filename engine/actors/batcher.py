@@ -96,12 +96,13 @@ class Batcher(Actor[BatcherMessage]):
         cold = not any(unit == enqueue.unit for unit, _ in self._warm)
         request = self._open[enqueue.number] = Open(enqueue, cold)
         self._holds.add(enqueue.number, enqueue.received)
-        refusal = self.dispatch.refusal(enqueue.jobs, now)
+        late = enqueue.request.deadline <= now
+        refusal = DeadlineExceeded() if late else self.dispatch.refusal(enqueue.jobs, now)
         if isinstance(refusal, QueueFull) and enqueue.degrade and enqueue.degraded_from is None:
             self._degrade(enqueue, enqueue.degrade)
         elif refusal is not None:
             request.fail(refusal)
-            self._end(request, enqueue.jobs, now, refusal.code)
+            self._end(request, enqueue.jobs, now, self._outcome(request, now))
         elif not enqueue.jobs:
             self._end(request, (), now, "ok")
         else:

@@ -135,7 +135,8 @@ class MemoryManager(Actor[MemoryMessage]):
                 case Answer():
                     self._answer(effect)
                 case ResidencyChanged():
-                    log.info("%s on %s: %s %s", effect.unit, effect.device, effect.event, effect.reason)
+                    told = f": {effect.reason}" if effect.reason else ""
+                    log.info("%s on %s: %s%s", effect.unit, effect.device, effect.event, told)
                     for observer in self._observers:
                         observer.tell(effect)
                 case Granted() | Denied() | TooLarge() | Ready() | Left() | Unavailable():

@@ -206,12 +206,12 @@ class Router(Actor[RouterMessage]):
     def _refuse(self, submit: Submit, error: EngineError, received: float, model: str) -> None:
         if submit.deltas is not None:
             submit.deltas.close()
-        told = submit.reply.error
+        told, now = submit.reply.error, anyio.current_time()
         outcome = told.code if isinstance(told, EngineError) else error.code
         if submit.reply.closed and told is None:
-            outcome = "CANCELLED"
+            outcome = "DEADLINE_EXCEEDED" if now >= submit.request.deadline else "CANCELLED"
         submit.reply.fail(error)
-        seconds = anyio.current_time() - received
+        seconds = now - received
         done = RequestDone.refused(submit.request, model, outcome, received, seconds)
         for observer in self._observers:
             observer.tell(done)

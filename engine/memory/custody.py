@@ -229,9 +229,7 @@ class Custody:
         if not there:
             return [Answer(ask)]
         self._unloading.setdefault(unit, []).append(ask)
-        return [
-            effect for resident in there for effect in self._evict(resident, "unloaded by an operator", now)
-        ]
+        return [effect for resident in there for effect in self._evict(resident, "by an operator", now)]
 
     def on_pin(self, unit: str, ask: int, now: float) -> list[Effect]:
         """Pins are guarantees: one that does not fit beside the others is refused with the arithmetic."""
@@ -261,9 +259,8 @@ class Custody:
 
     def displaced(self) -> tuple[str, ...]:
         """Units of known size that can no longer be resident beside what is pinned."""
-        return tuple(
-            u for u in sorted(self.held.footprints) if u not in self.held.pins and self.held.home(u) is None
-        )
+        others = [unit for unit in sorted(self.held.footprints) if unit not in self.held.pins]
+        return tuple(u for u in others if self.held.home(u) is None and self.held.fits_alone(u))
 
     def _seek(self, unit: str, now: float) -> list[Effect]:
         """Make `unit` resident, unless it is or is about to be."""
@@ -336,7 +333,7 @@ class Custody:
             self.wake_at = min(self.wake_at, leaving)
             return []
         claim.device = device
-        return [e for r in leaving for e in self._evict(r, f"evicted for {unit}", now)]
+        return [e for r in leaving for e in self._evict(r, f"for {unit}", now)]
 
     def _evict(self, resident: Resident, reason: str, now: float) -> list[Effect]:
         """No more leases from now on; the weights go when the last lease ends."""
@@ -436,7 +433,7 @@ class Custody:
         self.wake_at = min(self.wake_at, look_again)
         return [
             denied,
-            *[e for r in leaving for e in self._evict(r, f"evicted for a batch of {need.unit}", now)],
+            *[e for r in leaving for e in self._evict(r, f"for a batch of {need.unit}", now)],
         ]
 
     def _feed(self, device: str) -> list[Effect]:

@@ -80,15 +80,24 @@ class Holdings:
         if not devices:
             kinds = ", ".join(self.facts(unit).device_kinds)
             return NoRoom(f"{unit} runs on {kinds}; this server has {', '.join(self.kinds.values())}.")
-        device = devices[0]
-        pins = [f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins)]
-        floor = self.floor(unit, footprint)
+        device, floor = devices[0], self.floor(unit, footprint)
+        budget, needed = self.ledgers[device].budget_bytes, footprint.weights_bytes + floor
         text = (
             f"{unit} takes {_mib(footprint.weights_bytes)} of weights and at least {_mib(floor)} to run in; "
-            f"{device} has {_mib(self.ledgers[device].budget_bytes)} for models"
+            f"{device} has {_mib(budget)} for models"
         )
-        held = f", of which pins hold {', '.join(pins)}. Unpin one" if pins else ". Choose a smaller model"
-        return NoRoom(f"{text}{held}, or give the server more memory.", pins=sorted(self.pins))
+        if not self.fits_alone(unit):
+            memory = _mib(int(needed / (1 - self.ledgers[device].headroom)) + 2**20)
+            return NoRoom(f"{text}. Give the server at least {memory} of memory.")
+        pins = [f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins)]
+        held = f"{text}, of which pins hold {', '.join(pins)}. Unpin one, or give the server more memory."
+        return NoRoom(held, pins=sorted(self.pins))
+
+    def fits_alone(self, unit: str) -> bool:
+        """Whether some device could hold it if nothing were pinned."""
+        footprint = self.footprints[unit]
+        needed = footprint.weights_bytes + self.floor(unit, footprint)
+        return any(needed <= self.ledgers[device].budget_bytes for device in self.devices(unit))
 
     def devices(self, unit: str) -> list[str]:
         """Devices that the unit may use, the preferred first."""

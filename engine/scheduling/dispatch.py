@@ -26,7 +26,7 @@ from engine.conversation import (
     Unwanted,
     Wanted,
 )
-from engine.errors import EngineError, ResourceExhausted
+from engine.errors import EngineError, InputTooLong
 from engine.requests import ServiceClass
 from engine.scheduling.admission import Admission
 from engine.scheduling.batching import Formed, Room, form
@@ -137,12 +137,9 @@ class Dispatch:
         ]
         for job in fits:
             lane.add(job)
-        text = (
-            f"The input needs more memory than {message.device} can ever free for one batch, "
-            f"at most a cost of {message.max_cost}. Send a shorter one, or give the server more memory."
-        )
         lost = tuple(job for job in waiting if job not in fits)
-        failed: list[Effect] = [Failed(lost, ResourceExhausted(text).failure())] if lost else []
+        failure = InputTooLong(_too_large(message, self.facts(message.unit).generative)).failure()
+        failed: list[Effect] = [Failed(lost, failure)] if lost else []
         return [*failed, *self._tell([message.unit]), *self._fill(now)]
 
     def on_unavailable(self, message: Unavailable, now: float) -> list[Effect]:
@@ -311,6 +308,18 @@ class Dispatch:
         if not facts.generative:
             return None
         return self.sequences.setdefault(facts.unit, Sequences(facts.unit))
+
+
+def _too_large(message: TooLarge, generative: bool) -> str:
+    if generative:
+        return (
+            f"{message.device} has memory for a prompt and answer of {message.max_kv_tokens} tokens at most. "
+            "Send a shorter prompt, lower max_new_tokens, or give the server more memory."
+        )
+    return (
+        f"The input needs more memory than {message.device} can ever free for one batch, at most a cost of "
+        f"{message.max_cost}. Send a shorter one, or give the server more memory."
+    )
 
 
 def _dropped(formed: Formed) -> list[Effect]:

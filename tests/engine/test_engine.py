@@ -12,6 +12,7 @@ from engine.errors import (
     DeadlineExceeded,
     EngineError,
     InferenceFailed,
+    InputTooLong,
     InvalidInput,
     LoadFailed,
     NoRoom,
@@ -155,6 +156,17 @@ async def test_a_job_past_its_deadline_is_not_run():
     assert totals == {"ok": 1, "DEADLINE_EXCEEDED": 1}
 
 
+async def test_a_deadline_that_has_passed_is_counted_as_one():
+    async with engine(catalog(model("a"))) as served:
+        await anyio.sleep(5)
+        with pytest.raises(DeadlineExceeded):
+            await served.submit(request("a", "late", deadline=1.0))
+        await anyio.sleep(1)
+        totals = served.view().totals
+
+    assert totals == {"DEADLINE_EXCEEDED": 1}
+
+
 async def test_one_bad_input_fails_alone():
     poisoned = model("a", options={"poison": "boom"})
     async with engine(catalog(poisoned)) as served:
@@ -216,6 +228,13 @@ async def test_what_can_never_fit_is_refused_with_the_arithmetic():
     async with engine(catalog(big), memory=1000 * MIB) as served:
         with pytest.raises(NoRoom, match="5000 MiB of weights"):
             await served.submit(request("big", "x"))
+
+
+async def test_an_answer_that_can_never_fit_is_refused_with_what_to_lower():
+    async with engine(catalog(model("g", ("generate",), outputs=())), memory=112 * MIB) as served:
+        with pytest.raises(InputTooLong, match="lower max_new_tokens"):
+            await served.submit(prompt("g", "tick", 100_000))
+        assert (await served.submit(prompt("g", "tick", 3))).outputs[0].text == "tick tick tick "
 
 
 async def test_generation_streams_and_others_run_between_its_quanta():
