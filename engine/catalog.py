@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from engine import complaints
 from engine.errors import InvalidInput, UnknownModel
 from engine.requests import OutputType, ServiceClass, Task
 
@@ -202,71 +203,72 @@ class _File(_Strict):
     aliases: Mapping[str, ModelId] = {}
 
 
-def load(directories: Sequence[Path]) -> Catalog:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one file holds, and where in it."""
+
+    path: Path
+    tree: yaml.Node | None
+    held: _File
+
+    def at(self, *where: int | str) -> str:
+        """How a complaint about this key begins."""
+        return f"{self.path}:{complaints.line(self.tree, where)}: {'.'.join(map(str, where))}"
+
+
+def load(directories: Sequence[Path], families: Collection[str] | None = None) -> Catalog:
     """Every `*.yaml` of these directories; a later directory's entry replaces an earlier one's.
 
-    Raises CatalogError with every complaint there is.
+    Raises CatalogError with every complaint there is; one of them is a family that is none of
+    `families`, where those are given.
     """
     models: dict[str, ModelSpec] = {}
     aliases: dict[str, str] = {}
-    complaints: list[str] = []
+    places: dict[tuple[str, str], str] = {}
+    wrong: list[str] = []
     for directory in directories:
         if not directory.is_dir():
-            complaints.append(f"{directory}: no such directory")
+            wrong.append(f"{directory}: no such directory")
             continue
         found: dict[str, ModelSpec] = {}
-        for path in sorted(directory.glob("*.yaml")):
-            parsed = _read(path, complaints)
-            for spec in parsed.models:
+        for read in [_read(path, wrong) for path in sorted(directory.glob("*.yaml"))]:
+            for number, spec in enumerate(read.held.models):
                 if spec.id in found:
-                    complaints.append(f"{path}: models: {spec.id} is described twice")
+                    wrong.append(f"{read.at('models', number, 'id')}: {spec.id} is described twice")
+                if families is not None and spec.family not in families:
+                    said = complaints.unknown("family", spec.family, families)
+                    wrong.append(f"{read.at('models', number, 'family')}: {said}")
                 found[spec.id] = spec
-            aliases |= parsed.aliases
+                places["degrade", spec.id] = read.at("models", number, "degrade")
+            aliases |= read.held.aliases
+            places |= {("alias", alias): read.at("aliases", alias) for alias in read.held.aliases}
         models |= found
-    complaints += [
-        f"aliases: {a!r} names {m!r}, which is no entry" for a, m in aliases.items() if m not in models
+    links = [(("alias", alias), model) for alias, model in aliases.items()]
+    links += [(("degrade", spec.id), spec.degrade) for spec in models.values() if spec.degrade]
+    wrong += [
+        f"{places[place]}: {complaints.unknown('model', model, list(models))}"
+        for place, model in links
+        if model not in models
     ]
-    complaints += [
-        f"{s.id}: degrade names {s.degrade!r}, which is no entry"
-        for s in models.values()
-        if s.degrade and s.degrade not in models
-    ]
-    if complaints:
-        raise CatalogError(complaints)
+    if wrong:
+        raise CatalogError(wrong)
     return Catalog(models, aliases)
 
 
-def _read(path: Path, complaints: list[str]) -> _File:
+def _read(path: Path, wrong: list[str]) -> _Read:
+    tree: yaml.Node | None = None
     try:
-        tree = yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
-        return _File.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+        text = path.read_text("utf-8")
+        tree = yaml.compose(text, yaml.SafeLoader)
+        return _Read(path, tree, _File.model_validate(yaml.safe_load(text) or {}))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"{mark.line + 1}: " if mark else ""
-        complaints.append(f"{path}:{line}{getattr(error, 'problem', error)}")
+        wrong.append(f"{path}:{line}{getattr(error, 'problem', error)}")
     except ValidationError as error:
-        for problem in error.errors():
-            where = problem["loc"]
-            key = ".".join(map(str, where))
-            complaints.append(f"{path}:{_line(tree, where)}: {key}: {problem['msg']}")
-    return _File()
-
-
-def _line(node: yaml.Node | None, where: Sequence[int | str]) -> int:
-    """The line, from 1, of the deepest part of `where` that the file has."""
-    line = 1
-    for step in where:
-        if isinstance(node, yaml.MappingNode):
-            pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
-            if pair is None:
-                break
-            line, node = pair[0].start_mark.line + 1, pair[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
+        read = _Read(path, tree, _File())
+        wrong += [f"{read.at(*where)}: {said}" for where, said in complaints.mistakes(error, _File)]
+    return _Read(path, tree, _File())
 
 
 def slug(model: str) -> str:

@@ -25,10 +25,14 @@ from pydantic import (
     model_validator,
 )
 
-from engine.quantities import Bytes, Count, Maybe, Number, Seconds, Share, Words, words
+from engine.complaints import mistakes
+from engine.quantities import Bytes, Count, Maybe, Number, Seconds, Share, Words, about, as_size, words
 
 MiB = 2**20
 GiB = 2**30
+
+LEAST_MEMORY = 64 * MiB
+"""Bytes; less holds no model and its work."""
 
 
 class SettingsError(Exception):
@@ -63,8 +67,16 @@ def _devices(value: str) -> str:
 
 
 def _base_path(value: str) -> str:
-    if value and (not value.startswith("/") or value.endswith("/")):
-        raise ValueError("write it with a leading slash and no trailing one: /serai")
+    if value and (not value.startswith("/") or value.endswith("/") or set(value) & set("{}?#% ")):
+        raise ValueError("write it plainly, with a leading slash and no trailing one: /serai")
+    return value
+
+
+def _memory(value: int | None) -> int | None:
+    """A bare number is bytes, and whoever writes 2 means something else."""
+    if value is not None and value < LEAST_MEMORY:
+        meant = f"; did you mean {value}GiB?" if 0 < value < 1024 else ""
+        raise ValueError(f"{about(value)} is less than {as_size(LEAST_MEMORY)}, which holds no model{meant}")
     return value
 
 
@@ -104,7 +116,7 @@ class Settings(BaseModel):
         (), "names", "Names that a Host header may carry, beside the loopback ones and `host`."
     )
     base_path: Annotated[str, AfterValidator(_base_path)] = _server(
-        "", "path", "Path under which a proxy shows this server."
+        "", "path", "Path under which a proxy shows this server; it is answered with and without it."
     )
     max_body_bytes: Bytes = _server(34 * MiB, "bytes", "Largest body of one request.")
     max_items: Count = _server(5000, "items", "Most items in one request.")
@@ -122,7 +134,7 @@ class Settings(BaseModel):
         "names",
         "Devices, by comma: `cuda:0`, `cpu`, `simulated:NAME`. `auto`: every CUDA card and cpu.",
     )
-    memory: Annotated[Bytes | None, Maybe] = _device(
+    memory: Annotated[Bytes | None, Maybe, AfterValidator(_memory)] = _device(
         None,
         "bytes",
         "Memory of the first device that may be used; on cpu for weights and workspace. "
@@ -259,15 +271,14 @@ def load(
         ),
     ]
     known = Settings.model_fields
-    complaints = [f"{origin}: {_unknown(name)}" for name, _, origin in given if name not in known]
+    complaints = [f"{origin}: {_unknown(name, value)}" for name, value, origin in given if name not in known]
     values = {name: value for name, value, _ in given if name in known}
     origins = {name: origin for name, _, origin in given}
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        for problem in error.errors(include_input=False, include_context=False):
-            message = problem["msg"].removeprefix("Value error, ")
-            name = str(problem["loc"][0]) if problem["loc"] else ""
+        for where, message in mistakes(error, Settings):
+            name = str(where[0]) if where else ""
             complaints.append(f"{origins.get(name, Origin())}: {name}: {message}" if name else message)
         raise SettingsError(complaints) from None
     if complaints:
@@ -312,6 +323,10 @@ def _environment(environ: Mapping[str, str]) -> Iterator[_Given]:
             yield name, environ[variable], Origin("env", variable)
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, value: object) -> str:
+    if isinstance(value, dict):
+        return f"[{name}] is a table; the file is a flat list of keys, as port = 8080"
+    if (key := name.removeprefix("SERAI_").lower()) != name and key in Settings.model_fields:
+        return f"there is no setting {name!r}; the key is {key!r}"
     near = difflib.get_close_matches(name, Settings.model_fields, n=1)
     return f"there is no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -43,7 +43,7 @@ class Engine:
         session_key: bytes,
         router: Mailbox[RouterMessage],
         memory: Mailbox[MemoryMessage],
-        state: Mailbox[StateMessage],
+        state: Mailbox[StateMessage] | None,
         telemetry: Address[AnswerEncoded],
         view: Callable[[], EngineView],
         metrics: Callable[[], bytes],
@@ -83,7 +83,7 @@ class Engine:
         """
         self._enter()
         send, receive = anyio.create_memory_object_stream[Delta](math.inf)
-        reply: Reply[Response] = Reply()
+        reply: Reply[Response] = Reply(send.close)
         try:
             with send, receive:
                 self._router.post(reply, Submit(reply, request, send))
@@ -157,7 +157,9 @@ class Engine:
         pinned: str | None = None,
         unpinned: str | None = None,
     ) -> T:
-        """The intent is on disk before anything happens, and how it ended after."""
+        """The intent is on disk before anything happens, and how it ended after; where there is a disk."""
+        if self._state is None:
+            return await do()
         intent = await self._state.ask(Intend, who=who, action=action, target=unit, reason=reason)
         try:
             outcome = await do()

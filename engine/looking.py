@@ -88,6 +88,7 @@ class Looking:
             since=now - resident.since,
             idle=0.0 if resident.busy else now - resident.last_used,
             why=self._why(resident),
+            floor_bytes=self._custody.held.floor(resident.unit, resident.footprint),
         )
 
     def _why(self, resident: Resident) -> str:

@@ -73,4 +73,12 @@ class Preparation:
         return making.preparer
 
     def _make(self, spec: ModelSpec) -> Preparer:
-        return self._family(spec.family).preparer(spec, self._locate(spec))
+        family = self._family(spec.family)
+        if beyond := [task for task in spec.tasks if task not in family.tasks]:
+            raise LoadFailed(
+                f"The catalogue says that {spec.id} can {', '.join(beyond)}; its family {spec.family} "
+                f"can only {', '.join(sorted(family.tasks))}",
+                error_class="CatalogError",
+                permanent=True,
+            )
+        return family.preparer(spec, self._locate(spec))

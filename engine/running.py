@@ -55,6 +55,8 @@ async def open_engine(
                 with anyio.move_on_after(CLOSING, shield=True):
                     await _close(parts, boxes, wired)
                 tasks.cancel_scope.cancel()
+                if parts.lock is not None:
+                    parts.lock.release()
 
 
 def _start(tasks: TaskGroup, settings: Settings, parts: Parts, boxes: Boxes, wired: Wired) -> None:

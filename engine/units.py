@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from engine.catalog import Catalog, ModelSpec
@@ -40,6 +40,22 @@ def facts(spec: ModelSpec, profile: str | None, max_batch_cost: int | None) -> U
         max_running=chosen.limits.max_running or 16,
         targets={ServiceClass[name.upper()]: seconds for name, seconds in spec.targets.items()},
     )
+
+
+def on_devices(catalog: Catalog, kinds: Collection[str]) -> Catalog:
+    """The catalogue where only devices of these kinds are.
+
+    A CPU holds float32 whatever an entry says, so there a profile's `dtype` makes no second resident.
+    """
+    models = {
+        spec.id: _in_float32(spec) if {*spec.devices} & {*kinds} == {"cpu"} else spec for spec in catalog
+    }
+    return Catalog(models, catalog.aliases)
+
+
+def _in_float32(spec: ModelSpec) -> ModelSpec:
+    profiles = {name: profile.model_copy(update={"dtype": None}) for name, profile in spec.profiles.items()}
+    return spec.model_copy(update={"profiles": profiles})
 
 
 class Units:

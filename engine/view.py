@@ -19,6 +19,7 @@ class ResidencyView:
     since: float = 0.0  # seconds in this state
     idle: float = 0.0  # seconds since its last lease ended
     why: str = ""  # why it is resident, or why it is not
+    floor_bytes: int = 0  # the least that it needs beside its weights to run
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from engine.parts import Parts, memory_rules, scheduling_rules
 from engine.payloads import Payloads
 from engine.preparation import Preparation
 from engine.scheduling.dispatch import Dispatch
-from engine.units import Units
+from engine.units import Units, on_devices
 
 ASKS = 10_000
 """Requests that may lie in a mailbox unread; the loop is far behind when so many do."""
@@ -88,6 +88,7 @@ def slots_of(parts: Parts) -> dict[str, tuple[str, int]]:
 
 
 def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wired:
+    catalog = on_devices(catalog, {device.kind for device in parts.devices})
     units, payloads = Units(catalog, settings.max_batch_cost), Payloads()
     rules, slots = scheduling_rules(settings), slots_of(parts)
     devices = {device.name: device for device in parts.devices}
@@ -144,7 +145,7 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         session_key=(settings.session_key or secrets.token_hex()).encode(),
         router=boxes.router,
         memory=boxes.memory,
-        state=boxes.state,
+        state=boxes.state if parts.state is not None else None,
         telemetry=boxes.telemetry,
         view=looking.view,
         metrics=partial(telemetry.exposition, looking.view),

@@ -1,4 +1,4 @@
-"""`make bench`: packing, generation, serving and residency, one after the other, each in a process of its own.
+"""`make bench`: packing, generation, serving and residency, one after another, each in its own process.
 
 Prints the tables, and exits with 1 when any objective was missed. A busy machine makes the absolute
 figures small and leaves the ratios; `docs/benchmarks.md` has those that were seen.

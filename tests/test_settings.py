@@ -53,6 +53,15 @@ def test_an_unknown_key_is_named_with_its_nearest_and_its_place(elsewhere):
     ]
 
 
+def test_a_table_and_a_variable_in_the_file_are_told_how_to_write_them(elsewhere):
+    (elsewhere / "serai.toml").write_text("SERAI_PORT = 1\n[server]\nport = 2\n")
+
+    assert complaints() == [
+        "serai.toml: there is no setting 'SERAI_PORT'; the key is 'port'",
+        "serai.toml: [server] is a table; the file is a flat list of keys, as port = 8080",
+    ]
+
+
 def test_all_that_is_wrong_is_said_at_once_with_key_and_place(elsewhere):
     (elsewhere / "serai.toml").write_text("headroom = 1.5\nport = true\n")
 
@@ -61,7 +70,7 @@ def test_all_that_is_wrong_is_said_at_once_with_key_and_place(elsewhere):
         "serai.toml: port: expected a number, not true or false",
         "flag: devices: 'gpu' is no device; there are auto, cpu, cuda:N and simulated:NAME",
         "SERAI_MEMORY: memory: 'much' is no size; write bytes, or 512MB, 2GiB",
-        "serai.toml: headroom: Input should be less than 1",
+        "serai.toml: headroom: 1.5 is out of range: it must be less than 1",
     ]
 
 
@@ -71,11 +80,13 @@ def test_all_that_is_wrong_is_said_at_once_with_key_and_place(elsewhere):
         ({"base_path": "serai/"}, "leading slash"),
         ({"hub_endpoint": "hub.example"}, "https://"),
         ({"port": 65536}, "65535"),
-        ({"port": -1}, "greater than or equal to 0"),
+        ({"port": -1}, "at least 0"),
         ({"drain_limit": "soon"}, "200ms"),
         ({"drain_limit": -2}, "negative"),
         ({"drain_limit": float("nan")}, "no number"),
         ({"memory": ["1GiB"]}, "not list"),
+        ({"memory": 2}, "2 B is less than 64MiB, which holds no model; did you mean 2GiB?"),
+        ({"base_path": "/a{b}"}, "plainly"),
         ({"devices": "cpu,cpu"}, "twice"),
         ({"devices": "cuda:first"}, "no device"),
         ({"devices": "simulated"}, "no device"),
@@ -113,6 +124,8 @@ def test_lists_and_empty_values_are_written_alike_in_every_place(elsewhere):
 
     assert load(environ={}).pins == ("a/b", "c")
     assert load(environ={}).memory is None
+    (elsewhere / "serai.toml").write_text('pins = "a/b"')
+    assert load(environ={}).pins == ("a/b",)
     assert load(environ={"SERAI_PINS": "d, e,"}).pins == ("d", "e")
     assert load(environ={"SERAI_PINS": ""}).pins == ()
     assert load({"catalog": ("~/x", "y")}, environ={}).catalog[0].is_absolute()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakSet
 
@@ -33,7 +34,7 @@ ROUTES = (
     web.get("/ws/cluster-status", status.cluster),
     web.get("/v1/models", models.list_models),
     web.get("/v1/models/{model:.+}", models.show),
-    web.post("/v1/models/{model:.+}/{action:load|unload|pin|unpin}", models.act),
+    web.post("/v1/models/{model:.+}/{action}", models.act),
     web.post("/v1/encode/{model:.+}", encode.encode),
     web.post("/v1/score/{model:.+}", score.score),
     web.post("/v1/extract/{model:.+}", extract.extract),
@@ -47,6 +48,15 @@ ROUTES = (
 )
 
 
+def under(base: str) -> Iterator[web.AbstractRouteDef]:
+    """All routes again, below a path."""
+    for route in ROUTES:
+        if isinstance(route, web.RouteDef):
+            yield web.route(route.method, base + route.path, route.handler, **route.kwargs)
+        else:
+            yield web.static(base + route.prefix, route.path)
+
+
 def make_app(engine: Engine) -> web.Application:
     """The application. Its server must cancel handlers whose client has left (`handler_cancellation`)."""
     settings = engine.settings
@@ -57,6 +67,8 @@ def make_app(engine: Engine) -> web.Application:
     app[POOLS] = pools.Pools()
     app[SOCKETS] = WeakSet()
     app.add_routes(ROUTES)
+    if settings.base_path:  # a proxy may take the prefix away, or pass it on; probes come without it
+        app.add_routes(under(settings.base_path))
     app.on_response_prepare.append(common_headers)
     app.on_shutdown.append(status.close_all)
     aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(bundled("templates")), autoescape=True)

@@ -17,9 +17,10 @@ from packaging.requirements import Requirement
 
 from engine.catalog import Catalog, ModelSpec
 from engine.config import Settings, SettingsError, declarations
+from engine.devices.available import check_memory
 from engine.devices.host import core_quota, cores, memory_limit
-from engine.errors import UnknownModel
-from engine.quantities import about
+from engine.parts import wrong_pins
+from engine.quantities import about, as_duration, as_size
 from engine.sources.locate import Sources
 from web.listening import bind
 
@@ -56,8 +57,21 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     for declared in declarations():
         origin = settings.origin(declared.name)
         if origin.kind != "default":
-            shown = "(secret)" if declared.secret else getattr(settings, declared.name)
+            shown = "(secret)" if declared.secret else _shown(getattr(settings, declared.name), declared.unit)
             yield Finding("setting", "good", f"{declared.name} = {shown}, from {origin}")
+
+
+def _shown(value: object, unit: str) -> str:
+    """As it is written in a settings file, without TOML's marks."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    if unit == "bytes" and isinstance(value, int):
+        return as_size(value)
+    if unit == "duration" and isinstance(value, float):
+        return as_duration(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def _devices(settings: Settings) -> Iterator[Finding]:
@@ -88,6 +102,11 @@ def _memory(settings: Settings) -> Iterator[Finding]:
     most = min(machine.available, limit or machine.total)
     bound = f"; the control group allows {about(limit)}" if limit and limit < machine.total else ""
     yield Finding("memory", "good", f"{about(machine.available)} of {about(machine.total)} available{bound}")
+    try:
+        check_memory(settings)
+    except SettingsError as error:
+        yield Finding("memory", "wrong", str(error), "set memory lower")
+        return
     asked = settings.memory or machine.available // 2
     if settings.devices.startswith("cpu") and asked > most:
         said = f"models may take {about(asked)}, more than the {about(most)} there are"
@@ -131,11 +150,8 @@ def _models(settings: Settings, catalog: Catalog) -> Iterator[Finding]:
         yield Finding("starter pack", "note", f"not here: {', '.join(missing)}", "serai models pull starter")
     else:
         yield Finding("starter pack", "good", f"the weights of all {len(pack)} models are here")
-    for name in settings.pins:
-        try:
-            catalog.resolve(name)
-        except UnknownModel as error:
-            yield Finding("pins", "wrong", str(error), "mend the setting pins")
+    for complaint in wrong_pins(settings, catalog):
+        yield Finding("pins", "wrong", complaint, "mend the setting pins")
 
 
 def starter(catalog: Catalog) -> Iterator[ModelSpec]:

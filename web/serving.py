@@ -64,9 +64,8 @@ async def serve(
     try:
         task_status.started(url(listener, settings))
         await stop.wait()
-        log.warning(
-            "stopping: requests in flight have %g s; another signal ends at once", settings.drain_limit
-        )
+        limit = settings.drain_limit
+        log.warning("stopping: requests in flight have %g s; another signal ends at once", limit)
         # The port stays open meanwhile: probes must see that it drains, and clients be told to wait.
         if not await engine.drain(limit):
             log.warning("requests were still in flight after %g s and are cut off", limit)

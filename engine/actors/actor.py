@@ -22,15 +22,22 @@ Ts = TypeVarTuple("Ts")
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
 
+STEADY = 600.0
+"""Seconds after which a supervised actor counts as well again."""
+
 BURST = 64
 """So many messages are handled before others get a turn on the event loop."""
 
 
 class Reply(Generic[T]):
-    """A one-shot answer. Only the first counts, and none once nobody waits for it."""
+    """A one-shot answer. Only the first counts, and none once nobody waits for it.
 
-    def __init__(self) -> None:
+    `closing` is called when it is answered or failed: what else the asker listens to ends then too.
+    """
+
+    def __init__(self, closing: Callable[[], None] | None = None) -> None:
         self.closed = False
+        self._closing = closing
         self.error: Exception | None = None
         """What the asker was told instead of an answer."""
         self._answered = anyio.Event()
@@ -51,6 +58,8 @@ class Reply(Generic[T]):
         if not self.closed:
             self.closed, self._outcome = True, outcome
             self._answered.set()
+            if self._closing is not None:
+                self._closing()
 
     def __await__(self) -> Generator[Any, Any, T]:
         try:
@@ -162,6 +171,9 @@ class Actor(Generic[M]):
     def wake(self) -> None:
         raise NotImplementedError
 
+    def stop(self) -> None:
+        """Called once, after the last message, however it ended."""
+
     def spawn(self, work: Callable[[*Ts], Coroutine[Any, Any, object]], *args: *Ts) -> None:
         """Do slow work beside the mailbox. It reports back with a message; state stays here."""
         self._tasks.start_soon(work, *args)
@@ -179,15 +191,26 @@ class Actor(Generic[M]):
                     for message in self.mailbox.burst(BURST):
                         self.handle(message)
         finally:
+            self.stop()
             self.mailbox.fail_unanswered(Stopped(type(self).__name__))
 
 
 async def supervise(make: Callable[[], Actor[Any]], pauses: Sequence[float] = (0.1, 1.0, 10.0)) -> None:
-    """Run an actor; after a crash, a fresh one on the same mailbox. The last crash escapes."""
-    for pause in pauses:
+    """Run an actor; after a crash, a fresh one on the same mailbox. The last crash escapes.
+
+    A life of more than `STEADY` seconds forgives the crashes before it.
+    """
+    crashes = 0
+    while True:
+        began = anyio.current_time()
         try:
             await make().run()
+            return
         except Exception:
-            log.exception("actor crashed; restarting in %s s", pause)
-        await anyio.sleep(pause)
-    await make().run()
+            if anyio.current_time() - began > STEADY:
+                crashes = 0
+            if crashes == len(pauses):
+                raise
+            log.exception("actor crashed; restarting in %s s", pauses[crashes])
+        await anyio.sleep(pauses[crashes])
+        crashes += 1

@@ -30,7 +30,7 @@ from engine.conversation import (
     Unwanted,
     Wanted,
 )
-from engine.errors import DeadlineExceeded, EngineError, QueueFull, StillLoading
+from engine.errors import DeadlineExceeded, EngineError, QueueFull, StillLoading, Stopped
 from engine.payloads import Payloads
 from engine.scheduling.dispatch import Dispatch
 from engine.scheduling.effects import Dropped, Effect, Failed
@@ -107,6 +107,11 @@ class Batcher(Actor[BatcherMessage]):
             self._end(request, (), now, "ok")
         else:
             self._perform(self.dispatch.on_enqueue(enqueue.jobs, now), now)
+
+    def stop(self) -> None:
+        """Whoever still waits is told, and whoever reads a stream comes to its end."""
+        for request in self._open.values():
+            request.fail(Stopped().after(1.0))
 
     def _degrade(self, enqueue: Enqueue, model: str) -> None:
         """Another model answers instead. The request goes back to be prepared for that one."""
@@ -221,8 +226,6 @@ class Batcher(Actor[BatcherMessage]):
             self._payloads.drop(job.id)
         if outcome == "ok":
             request.answer(now)
-        elif request.enqueued.deltas is not None:
-            request.enqueued.deltas.close()
         del self._open[request.enqueued.number]
         self._router.tell(Let(request.enqueued.held_bytes))
         self._observe(request.done(outcome, now))

@@ -204,8 +204,6 @@ class Router(Actor[RouterMessage]):
         )
 
     def _refuse(self, submit: Submit, error: EngineError, received: float, model: str) -> None:
-        if submit.deltas is not None:
-            submit.deltas.close()
         told, now = submit.reply.error, anyio.current_time()
         outcome = told.code if isinstance(told, EngineError) else error.code
         if submit.reply.closed and told is None:

@@ -63,7 +63,6 @@ class Open:
             self.enqueued.deltas.send_nowait(Delta(text, tokens))
 
     def fail(self, error: EngineError) -> None:
-        self._close_stream()
         self.enqueued.reply.fail(error)
 
     def answer(self, now: float) -> None:
@@ -71,7 +70,6 @@ class Open:
         enqueued = self.enqueued
         outputs = {**enqueued.failed, **self.outputs}
         usage = sum(enqueued.usages, Usage()) + Usage(output_tokens=self.output_tokens)
-        self._close_stream()
         enqueued.reply.resolve(
             Response(
                 model=enqueued.model,
@@ -121,7 +119,3 @@ class Open:
             device=self.device,
             batches=tuple(self.batches.items()),
         )
-
-    def _close_stream(self) -> None:
-        if self.enqueued.deltas is not None:
-            self.enqueued.deltas.close()

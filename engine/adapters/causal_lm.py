@@ -35,6 +35,7 @@ RUNNING = 16
 
 class CausalLM:
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.GENERATE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         """Workspace is a constant: however long the prompts, a step takes no more than a chunk of them."""

@@ -128,6 +128,7 @@ class CrossEncoderFamily:
     """Sequence classifiers of the transformers library with one output."""
 
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.SCORE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)

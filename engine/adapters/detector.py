@@ -135,6 +135,7 @@ class DetectorFamily:
     number and the `size` of its square input."""
 
     cost_unit: ClassVar[str] = "pixels"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         graph, _ = _files(path)

@@ -90,6 +90,7 @@ class DocumentModel:
 
 class DocumentFamily:
     cost_unit: ClassVar[str] = "pages"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         return Footprint(WEIGHTS_BYTES, WORKSPACE_BYTES, BYTES_PER_PAGE)

@@ -97,6 +97,8 @@ class Family(Protocol):
 
     cost_unit: ClassVar[str]
     """What a cost of 1 is: tokens, pixels, pages, audio_ms."""
+    tasks: ClassVar[frozenset[Task]]
+    """What its models can be asked. An entry that says more is refused when it is first asked for."""
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         """From configuration and safetensors headers alone; reads no weights."""

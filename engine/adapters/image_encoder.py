@@ -106,6 +106,11 @@ class ImageEncoder:
                 answers += self._some(payloads[start : start + IMAGES_AT_ONCE])
         return answers
 
+    def dims(self) -> int:
+        """Of its vectors: each architecture names them differently in its configuration, so one is made."""
+        with torch.inference_mode():
+            return int(self._vectors(np.zeros((1, 3, *self._processor.shape), np.float32)).shape[1])
+
     def unload(self) -> None:
         weights.release(self._model)
 
@@ -142,6 +147,7 @@ class ImageEncoderFamily:
     """Models of transformers whose `pooler_output` is one vector an image."""
 
     cost_unit: ClassVar[str] = "pixels"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.ENCODE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
@@ -152,7 +158,12 @@ class ImageEncoderFamily:
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> ImageEncoder:
         model = weights.load(AutoModel, path, device, weights.dtype_on(device, spec.dtype, path))
-        return ImageEncoder(model, ImageProcessor.of(path))
+        encoder = ImageEncoder(model, ImageProcessor.of(path))
+        said = spec.dims.get(OutputType.DENSE)
+        if said is not None and (made := encoder.dims()) != said:
+            encoder.unload()
+            raise weights.BadWeights(f"the entry says dims {{dense: {said}}}; the model makes {made}")
+        return encoder
 
 
 FAMILY = ImageEncoderFamily()

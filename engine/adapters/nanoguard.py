@@ -53,6 +53,7 @@ class NanoGuard:
     """Family `nanoguard`: config.json, model.safetensors and tiktoken.json of the conversion."""
 
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         # Live at once for a token: residual, its first state, normed, q, k, v, rotated q and k, answer;

@@ -109,6 +109,7 @@ class PageModel:
 
 class PageFamily:
     cost_unit: ClassVar[str] = "pages"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         return Footprint(WEIGHTS_BYTES, WORKSPACE_BYTES, BYTES_PER_PAGE)

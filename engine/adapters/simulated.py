@@ -114,6 +114,7 @@ class SimulatedModel:
 
 class SimulatedFamily:
     cost_unit: ClassVar[str] = "words"
+    tasks: ClassVar[frozenset[Task]] = frozenset(Task)
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         declared = _declared(spec)

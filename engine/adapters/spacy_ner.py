@@ -75,6 +75,7 @@ class SpacyNer:
     """Family `spacy_ner`: a directory that `spacy.load` takes, with a component called ner."""
 
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         """Declared from the sizes of the files that are loaded; the bytes in memory are not in them."""

@@ -23,7 +23,7 @@ from engine.adapters.forward.quantize import quantize
 from engine.adapters.preparing.text_jobs import EncodeJob, TextPreparer, Wanted, outputs_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InferenceFailed
-from engine.requests import Encoded, Output, OutputType, Sparse
+from engine.requests import Encoded, Output, OutputType, Sparse, Task
 
 UNUSED = frozenset(["pooler", "position_ids"])
 """Tensors of checkpoints that no output here is made of."""
@@ -162,9 +162,11 @@ class TextEncoderFamily:
     """Encoders, and decoders used as such, of the transformers library."""
 
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.ENCODE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         config = weights.model_config(path)
+        _refuse_other_dims(spec, path, config)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
         per_token = workspace_per_token(config, dtype.itemsize)
         base = BASE_BYTES
@@ -193,6 +195,21 @@ class TextEncoderFamily:
 
 def _without(spec: ModelSpec) -> frozenset[str]:
     return UNUSED if OutputType.SPARSE in outputs_of(spec) else UNUSED | LANGUAGE_HEADS
+
+
+def _refuse_other_dims(spec: ModelSpec, path: Path, config: Mapping[str, Any]) -> None:
+    """What the entry says of its vectors is told to clients: it must be so."""
+    hidden = config.get("hidden_size") or config.get("dim") or config.get("d_model")
+    projected = heads.projection(path) if OutputType.MULTIVECTOR in outputs_of(spec) else {}
+    rows = projected["linear.weight"].shape[0] if projected else hidden
+    made = {
+        OutputType.DENSE: hidden,
+        OutputType.SPARSE: config.get("vocab_size"),
+        OutputType.MULTIVECTOR: rows,
+    }
+    for kind, said in spec.dims.items():
+        if made[kind] not in (None, said):
+            raise weights.BadWeights(f"the entry says dims {{{kind}: {said}}}; the model makes {made[kind]}")
 
 
 def _refuse_layers_after_pooling(path: Path) -> None:

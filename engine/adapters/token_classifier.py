@@ -157,6 +157,7 @@ class TokenClassifierFamily:
     """Token classifiers of the transformers library."""
 
     cost_unit: ClassVar[str] = "tokens"
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 
-from engine.config import Settings
+from engine.config import Settings, SettingsError
 from engine.devices.cpu import Cpu
 from engine.devices.device import Device
+from engine.devices.host import total_memory
 from engine.devices.simulated import Simulated
 from engine.errors import EngineError
+from engine.quantities import about
 
 SIMULATED_BYTES = 4 * 2**30
 
@@ -17,8 +19,13 @@ class NoSuchDevice(EngineError):
     """The settings name a device that this machine does not have."""
 
 
+class TooMuchMemory(SettingsError):
+    """The settings give a device more memory than it has."""
+
+
 async def open_devices(settings: Settings) -> list[Device]:
     """In the order that the settings name them. The memory setting is the first one's."""
+    check_memory(settings)
     devices: list[Device] = []
     for name in _names(settings.devices):
         memory = settings.memory if not devices else None
@@ -34,6 +41,27 @@ def _names(setting: str) -> list[str]:
             continue
         names += [f"cuda:{index}" for index in range(cuda_cards())] + ["cpu"]
     return list(dict.fromkeys(names))
+
+
+def check_memory(settings: Settings) -> None:
+    """Raises TooMuchMemory when the first device lacks what the settings give it."""
+    name = _names(settings.devices)[0]
+    total = _total(name)
+    if settings.memory is not None and total is not None and settings.memory > total:
+        said = f"{about(settings.memory)} is more than the {about(total)} that {name} has"
+        raise TooMuchMemory([f"{settings.origin('memory')}: memory: {said}"])
+
+
+def _total(name: str) -> int | None:
+    """Bytes of a real device that is here."""
+    kind, _, which = name.partition(":")
+    if kind == "cpu":
+        return total_memory()
+    if kind == "cuda" and int(which) < cuda_cards():
+        import torch
+
+        return int(torch.cuda.get_device_properties(int(which)).total_memory)
+    return None
 
 
 async def _open(name: str, memory: int | None, settings: Settings) -> Device:

@@ -24,6 +24,12 @@ def available_memory() -> int:
     return max(0, min(available, limit - psutil.Process().memory_info().rss))
 
 
+def total_memory() -> int:
+    """Bytes that this process could have at the most: the host's, or what its control groups allow."""
+    total = psutil.virtual_memory().total
+    return min(total, memory_limit() or total)
+
+
 def core_quota() -> float:
     """Cores that this process may use: its affinity, and what its control groups allow."""
     count = float(cores())

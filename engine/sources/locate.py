@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from engine.catalog import ModelSpec, Source
 from engine.errors import WeightsUnavailable
@@ -12,6 +14,22 @@ from engine.sources.child import Progress
 from engine.sources.files import NotHere, WheelFiles, below, choose
 from engine.sources.nearest import nearest
 from engine.sources.store import Recipe, Store
+
+NO_WEIGHTS = frozenset([".cfg", ".jinja", ".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"])
+PAPERS = frozenset([".gitattributes", ".gitignore", "LICENSE", "NOTICE", "README"])
+"""Files of a model directory that are no weights."""
+
+
+How = Literal["hashed", "not converted", "as it is", "nothing here"]
+"""Whether there were hashes to compare with. `as it is`: weights that are never converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What became of checking one entry."""
+
+    how: How
+    complaints: tuple[str, ...] = ()
 
 
 class Sources:
@@ -67,20 +85,31 @@ class Sources:
                 return str(source)
         return None
 
-    def verify(self, spec: ModelSpec) -> list[str]:
-        """What in the store is not as it was when it was made; empty also when nothing was made yet."""
-        complaints: list[str] = []
+    def verify(self, spec: ModelSpec) -> Verified:
+        """Compares what was made of the entry's sources with its hashes.
+
+        Complains of what changed since, and of an operator's directory without weights where no other
+        source has them.
+        """
+        complaints, made = [], False
+        here = next((source for source in spec.sources if self._is_here(source)), None)
         for source in spec.sources:
-            if not source.wheel and source.convert is None:
-                continue
             try:
-                recipe = Recipe.of(source) if source.wheel else _recipe(source, self._local(source))
-                complaints += self.store.verify(recipe)
-            except NotHere:
-                continue
+                if source.wheel or source.convert:
+                    recipe = Recipe.of(source) if source.wheel else _recipe(source, self._local(source))
+                    made |= self.store.has(recipe)
+                    complaints += self.store.verify(recipe)
+                elif source.directory:
+                    _with_weights(self._local(source) / source.path)
+            except NotHere as why:
+                if source.directory and here is None:
+                    complaints.append(f"{spec.id}: {source}: {why}")
             except OSError as error:
-                complaints.append(f"{source}: {error}")
-        return complaints
+                complaints.append(f"{spec.id}: {source}: {error}")
+        how: How = "hashed" if made else "nothing here"
+        if here is not None and not made:
+            how = "not converted" if here.wheel or here.convert else "as it is"
+        return Verified(how, tuple(complaints))
 
     def allows(self, source: Source) -> bool:
         """Whether a wheel may be fetched, and used where it is not installed."""
@@ -94,7 +123,7 @@ class Sources:
         except NotHere as why:
             folder = self._fetched(source, str(why))
         if source.convert is None:
-            return _directory(folder / source.path)
+            return _with_weights(folder / source.path)
         read = _read(source, folder)
         return self.store.made(_recipe(source, folder), lambda _into: read, progress)
 
@@ -108,7 +137,8 @@ class Sources:
         if found := wheels.installed(source):
             return found
         if not self.allows(source):
-            raise NotHere("an optional pack, used only when it is asked for by name")
+            name = wheels.pin(source)[0]
+            raise NotHere(f"an optional pack, used only when it is asked for by name: `--set extras={name}`")
         return wheels.kept(source, self.store.wheels)
 
     def _is_kept(self, source: Source, recipe: Recipe) -> bool:
@@ -125,7 +155,7 @@ class Sources:
             else:
                 folder = self._local(source)
                 if source.convert is None:
-                    return _directory(folder / source.path).is_dir()
+                    return _with_weights(folder / source.path).is_dir()
                 recipe = _recipe(source, folder)
             return self.store.has(recipe) or not recipe.conversion.missing()
         except (NotHere, OSError):
@@ -146,7 +176,7 @@ class Sources:
         if source.directory:
             raise NotHere(why)
         if not self._online:
-            raise NotHere(f"{why}, and this server is offline")
+            raise NotHere(f"{why}, and this server is offline: `--online` lets it ask")
         return self._repository(source).fetched(source.revision)
 
     def _repository(self, source: Source) -> hub.Repository:
@@ -155,11 +185,15 @@ class Sources:
         return hub.ModelScope(str(source.modelscope))
 
 
-def _directory(path: Path) -> Path:
-    """`path`, or the directory of the file that it is. Raises NotHere when it is nothing."""
+def _with_weights(path: Path) -> Path:
+    """`path`, or the directory of the file that it is. Raises NotHere when there are no weights."""
     if not path.exists():
         raise NotHere(f"it holds nothing at {path}")
-    return path if path.is_dir() else path.parent
+    if path.is_file():
+        return path.parent
+    if not any(Path(name).suffix not in NO_WEIGHTS and Path(name).name not in PAPERS for name in below(path)):
+        raise NotHere(f"there are no weights in {path}")
+    return path
 
 
 def _read(source: Source, folder: Path) -> WheelFiles:

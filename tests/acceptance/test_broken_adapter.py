@@ -39,6 +39,7 @@ class Adapter:
     """
 
     cost_unit: ClassVar[str] = "texts"
+    tasks: ClassVar[frozenset[Task]] = frozenset(Task)
     seen: list[list[str]] = field(default_factory=list)
     release: anyio.Event = field(default_factory=anyio.Event)
 

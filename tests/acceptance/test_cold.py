@@ -49,11 +49,12 @@ def entry(name: str, directory: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where the weights are: whole ones, ones cut short, and none at all."""
+    """Where the weights are: whole ones, ones cut short, and an empty file."""
     whole = weights(MINILM)
     broken, empty = tmp_path_factory.mktemp("places") / "broken", tmp_path_factory.mktemp("empty")
     shutil.copytree(whole, broken)
     (broken / "model.safetensors").write_bytes((whole / "model.safetensors").read_bytes()[:-1_000_000])
+    (empty / "model.safetensors").touch()
     return {COLD: whole, BROKEN: broken, EMPTY: empty}
 
 

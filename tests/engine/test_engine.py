@@ -279,6 +279,35 @@ async def test_a_reader_who_leaves_frees_the_sequence():
     assert view.models[0].in_flight == 0 and view.held_bytes == 0
 
 
+async def test_a_stream_ends_with_the_engine():
+    told = []
+    async with anyio.create_task_group() as tasks:
+        async with engine(catalog(model("g", ("generate",), outputs=()))) as served:
+
+            async def read():
+                try:
+                    async for _ in served.stream(prompt("g", "tick", 10_000)):
+                        pass
+                except EngineError as error:
+                    told.append(error.code)
+
+            tasks.start_soon(read)
+            await anyio.sleep(1)
+
+    assert told == ["QUEUE_FULL"]
+
+
+async def test_an_operator_is_answered_where_nothing_is_kept():
+    async with engine(catalog(model("a"))) as served:
+        await served.load("a")
+        assert await served.pin("a") == ()
+        await served.unpin("a")
+        await served.unload("a")
+        view = served.view()
+
+    assert view.models[0].state == "available" and view.devices[0].used_bytes == 0
+
+
 async def test_draining_finishes_what_is_in_flight_and_takes_nothing_new():
     async with engine(catalog(model("a", options={"seconds_per_batch": 5.0}))) as served:
         async with anyio.create_task_group() as tasks:

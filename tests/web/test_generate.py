@@ -166,6 +166,16 @@ async def test_every_option_reaches_the_engine(http, engine):
     assert options.logit_bias == {5: -100}
 
 
+async def test_a_field_that_is_not_known_is_refused_with_its_nearest(http, engine):
+    async with http.post(GENERATE, json={"prompt": "p", "max_tokens": 5, "zzz": 1}) as response:
+        said = (await response.json())["detail"]
+
+    assert (response.status, engine.requests) == (400, [])
+    assert said["message"] == (
+        "Unsupported fields: max_tokens, zzz. Leave them out. Did you mean max_new_tokens for max_tokens?"
+    )
+
+
 async def test_a_reader_that_leaves_takes_the_generation_with_it(http, engine):
     engine.deltas = [Delta("a", 1)] * 1000
     engine.wait = 0.01

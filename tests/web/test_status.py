@@ -11,8 +11,10 @@ from aiohttp import ClientSession
 
 from engine.config import Settings
 from engine.errors import NoRoom
+from engine.view import EngineView, ModelView, ResidencyView
 from tests.web.conftest import serving
 from tests.web.fakes import FakeEngine
+from web.pages import home
 
 pytestmark = pytest.mark.anyio
 HTML = {"Accept": "text/html,application/xhtml+xml"}
@@ -69,11 +71,25 @@ async def test_a_program_gets_links(http):
     assert said["name"] == "serai"
 
 
-async def test_links_carry_the_path_of_the_proxy():
+async def test_links_carry_the_path_of_the_proxy_and_lead_somewhere_with_and_without_it():
+    paths = ["/healthz", "/serai/healthz", "/v1/models/fake/encoder", "/serai/v1/models/fake/encoder"]
     async with serving(FakeEngine(Settings(base_path="/serai"))) as url, ClientSession(url) as http:
         text = await page(http)
+        for path in [*re.findall(r'(?:href|src)="([^"]+)"', text), *paths, "/serai/"]:
+            async with http.get(path) as response:
+                assert response.status == 200, path
 
     assert 'href="/serai/static/status.css"' in text
+
+
+def test_a_load_that_failed_is_told_once():
+    failed = ResidencyView("fake/encoder", "cpu", "failed", why="no such file")
+    error = {"code": "MODEL_LOAD_FAILED", "message": "no such file"}
+    seen = EngineView((ModelView("fake/encoder", "failed", (failed,), last_error=error),), ())
+
+    (shown,) = home.shown(seen)["models"]
+
+    assert shown["why"] == "no such file"
 
 
 async def test_metrics_are_passed_on(http):
@@ -120,6 +136,14 @@ async def test_an_operator_acts_on_a_model(http, engine, action):
     assert engine.actions == [(action, "fake/encoder:short")]
     assert said["name"] == "fake/encoder"
     assert said["no_longer_fits"] == (["fake/writer"] if action == "pin" else [])
+
+
+async def test_an_action_that_is_none_is_told_the_four(http):
+    async with http.post("/v1/models/fake/encoder/explode") as response:
+        said = (await response.json())["detail"]
+
+    assert (response.status, said["code"]) == (404, "NOT_FOUND")
+    assert said["message"] == "'explode' is nothing that a model can be told; use load, unload, pin, unpin."
 
 
 async def test_a_pin_that_does_not_fit_is_507(http, engine):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from web import sending
+from web.errors import NotFound
 from web.keys import ENGINE
 from web.wire import status
 
@@ -20,10 +21,16 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def act(request: web.Request) -> web.Response:
-    """`load`, `unload`, `pin` or `unpin`; then how the model is. A pin says what no longer fits beside it."""
+    """`load`, `unload`, `pin` or `unpin`; then how the model is. A pin says what no longer fits beside it.
+
+    Raises NotFound, naming the four, for another action.
+    """
     engine, name = request.app[ENGINE], request.match_info["model"]
     actions = {"load": engine.load, "unload": engine.unload, "pin": engine.pin, "unpin": engine.unpin}
-    outcome = await actions[request.match_info["action"]](name)
+    action = request.match_info["action"]
+    if action not in actions:
+        raise NotFound(f"{action[:100]!r} is nothing that a model can be told; use {', '.join(actions)}.")
+    outcome = await actions[action](name)
     return sending.small({**_info(request), "no_longer_fits": list(outcome or ())})
 
 

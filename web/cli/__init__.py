@@ -51,7 +51,8 @@ def _complaint(error: BaseException) -> click.ClickException | None:
     known = SettingsError | CatalogError | EngineError | DemoFailed
     if not all(isinstance(leaf, known) for leaf in leaves):
         return None
-    said = "\n".join(str(leaf) for leaf in leaves)
+    # The engine's errors speak to HTTP callers; here the same list is a command.
+    said = "\n".join(str(leaf) for leaf in leaves).replace("GET /v1/models lists", "`serai models list` says")
     wrong = any(isinstance(leaf, SettingsError | CatalogError) for leaf in leaves)
     return _WrongSettings(said) if wrong else click.ClickException(said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -32,17 +33,24 @@ def demo(pipeline: str, store: str | None, once: bool) -> None:
 
     from engine.sources.locate import Sources
     from web.demo import models, weights
+    from web.demo.apart import apart
     from web.demo.screen import screen
     from web.demo.showing import Plan, show
 
     extras = frozenset(settings.extras)
     sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
     console = screen()
-    weights.have(models.CLAIM if pipeline == "claim" else models.INVOICE, known, sources, console)
+    names = models.CLAIM if pipeline == "claim" else models.INVOICE
+    weights.have(names, known, sources, console)
+    detect = weights.here(models.OPTIONAL, known, sources)
+    if pipeline == "claim" and detect:
+        names = (*names, *models.OPTIONAL)
     plan = Plan(
         pipeline,
         Path(settings.store).expanduser(),
-        detect=weights.here(models.OPTIONAL, known, sources),
+        detect=detect,
+        models=len(names),
+        apart=partial(apart, names, known, sources),
         stay=not (once or os.environ.get("DEMO") == "once"),
     )
     if not anyio.run(show, plan, console):

@@ -29,7 +29,8 @@ In the environment a key is written in capitals after `SERAI_`: `SERAI_MEMORY=2G
 On the command line any key can be set with `--set memory=2GiB`; the frequent ones have flags of their own.
 An unknown key is an error, in all three places.
 Bytes are a number, or `512MB`, `2GiB`. Durations are seconds, or `200ms`, `2s`, `5min`.
-Lists are TOML lists in the file and separated by commas elsewhere. An empty text means no value.
+Lists are TOML lists in the file, or in every place one text with commas: `"a, b"`; `"a"` is a list of one.
+An empty text means no value.
 `$XDG_CACHE_HOME` and `$XDG_DATA_HOME` move the two default directories.
 In Kubernetes, give the pod `enableServiceLinks: false` if a Service is called `serai`: the variables that
 it would add, such as `SERAI_PORT`, read as settings.

@@ -13,6 +13,7 @@ MARKS = {"good": "[green]good[/]", "note": "[yellow]note[/]", "wrong": "[red]wro
 
 @click.command()
 @settings_options
+@click.option("--memory", metavar="SIZE", help="Memory of the first device that may be used, as 2GiB.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def doctor(config: Path | None, pairs: tuple[str, ...], as_json: bool, **flags: object) -> None:
     """Say what this machine has, and what is missing.

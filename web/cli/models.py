@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,8 +76,12 @@ def pull(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **
     `starter` means every model of the default pack. Exits with 1 when one could not be had.
     """
     settings = settings_from(config, pairs, **flags)
-    known, sources = catalogue(settings), _sources(settings)
+    known = catalogue(settings)
+    asked = _extras(known, names)
+    sources = _sources(settings, *asked)
     had = [_pull(spec, sources, known) for spec in _chosen(known, names)]
+    if unset := asked - {*settings.extras}:
+        click.echo(f"To serve with optional packs: serai serve --set extras={','.join(sorted(unset))}")
     raise SystemExit(0 if all(had) else 1)
 
 
@@ -86,23 +91,38 @@ def pull(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **
 def verify(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
     """Compare converted weights with the hashes taken when they were made. All models without a name.
 
-    Exits with 1 when something has changed.
+    Exits with 1 when something has changed, or a directory of yours has no weights.
     """
     settings = settings_from(config, pairs, **flags)
     known, sources = catalogue(settings), _sources(settings)
     specs = _chosen(known, names) if names else list(known)
-    wrong = [complaint for spec in specs for complaint in sources.verify(spec)]
+    found = [sources.verify(spec) for spec in specs]
+    wrong = [complaint for one in found for complaint in one.complaints]
     for complaint in wrong:
         click.echo(complaint)
-    click.echo(f"{len(specs)} models looked at, {len(wrong)} complaints.")
+    how = Counter(one.how for one in found)
+    click.echo(
+        f"Of {len(specs)} models, {how['hashed']} compared with their hashes, {how['not converted']} not "
+        f"converted yet, {how['as it is']} used as they are, with no hashes to compare, and "
+        f"{how['nothing here']} without weights here; {len(wrong)} complaints."
+    )
     raise SystemExit(1 if wrong else 0)
 
 
-def _sources(settings: Settings) -> Sources:
+def _sources(settings: Settings, *asked: str) -> Sources:
+    """`asked`: further optional packs."""
     from engine.sources.locate import Sources
 
-    extras = frozenset(settings.extras)
+    extras = frozenset([*settings.extras, *asked])
     return Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+
+
+def _extras(known: Catalog, names: Sequence[str]) -> frozenset[str]:
+    """The optional packs of entries that were named in full: that is asking for them by name."""
+    from engine.sources import wheels
+
+    named = [known.models[name] for name in names if name in known.models]
+    return frozenset(wheels.pin(s)[0] for spec in named for s in spec.sources if s.wheel and s.extra)
 
 
 def _chosen(known: Catalog, names: Sequence[str]) -> list[ModelSpec]:

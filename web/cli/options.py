@@ -49,9 +49,10 @@ def settings_from(config: Path | None, pairs: tuple[str, ...], **flags: object) 
 def catalogue(settings: Settings) -> Catalog:
     """The bundled entries and those of the operator's own directories. Raises CatalogError."""
     from engine import catalog
+    from engine.adapters import family
     from engine.resources import bundled
 
-    return catalog.load([bundled("catalog"), *settings.catalog])
+    return catalog.load([bundled("catalog"), *settings.catalog], families=family.names())
 
 
 def as_table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:

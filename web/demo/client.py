@@ -35,6 +35,8 @@ class Memory:
     """What is resident, by model, and how often each was evicted since the server started."""
 
     weights: Mapping[str, int]
+    floors: Mapping[str, int]
+    """The least that each needs beside its weights to run."""
     evictions: Mapping[str, int]
 
     @property
@@ -78,6 +80,7 @@ class Server:
         weights = {m["name"]: sum(r["weights_bytes"] for r in m["residencies"]) for m in models}
         return Memory(
             {name: size for name, size in weights.items() if size},
+            {m["name"]: sum(r["floor_bytes"] for r in m["residencies"]) for m in models},
             {m["name"]: m["evictions"] for m in models},
         )
 

@@ -25,6 +25,10 @@ class Step:
     def weights_bytes(self) -> int:
         return self.memory.weights.get(self.model, 0)
 
+    @property
+    def floor_bytes(self) -> int:
+        return self.memory.floors.get(self.model, 0)
+
 
 class Watcher(Protocol):
     """Whoever looks on. A person at a terminal, or nobody."""

@@ -20,7 +20,6 @@ INDENT, STAGE, MODEL = 2, 8, 24
 WIDE = 110
 """Columns from which a stage and what it found fit on one line."""
 COLD, WARM = "[cyan]cold[/]", "[green]warm[/]"
-WEIGHTS_ONLY = "Weights only. Every server more would add its own Python, libraries and workspace."
 PIPE_WIDTH = 150
 """Columns where nobody says how many there are."""
 
@@ -87,7 +86,7 @@ def costs(name: str, steps: Sequence[Step], before: Sequence[Step] = ()) -> Tabl
     """What each stage cost; beside it what the same stage had cost `before`."""
     warm = sum(not step.spent.cold for step in steps)
     seconds = sum(step.spent.total for step in steps) / 1000
-    title = f"{name}: {seconds:.1f} s, {warm} of {len(steps)} stages warm"
+    title = f"{name}: {seconds:.1f} s, {_warmth(warm, len(steps))}"
     table = _table(title, caption="Times in milliseconds. Resident: weights, after the stage.")
     table.add_column("stage", style="bold")
     table.add_column("model", no_wrap=True)
@@ -113,29 +112,48 @@ def costs(name: str, steps: Sequence[Step], before: Sequence[Step] = ()) -> Tabl
     return table
 
 
+def _warmth(warm: int, stages: int) -> str:
+    if not warm:
+        return "every model was loaded for it: cold"
+    return f"{warm} of {stages} stages found their model still loaded: warm"
+
+
 def state(step: Step) -> str:
     return COLD if step.spent.cold else WARM
 
 
+def opening(models: int, budget: int, apart: int) -> str:
+    """What is about to be shown. `apart`: weights and working memory of them all, in bytes."""
+    return (
+        f"{models} models answer one after another, from one server and one budget of {about(budget)} "
+        f"for all of them.\nServed apart, their weights and working memory would hold {about(apart)} "
+        "the whole time.\n"
+    )
+
+
 def comparison(runs: Iterable[Sequence[Step]], budget: int) -> Table:
-    """Weights of all models that were used, against what one server needed for them."""
+    """Weights and working memory of a server for each model, against what one server needed for all."""
     steps = [step for run in runs for step in run]
-    weights = {step.model: step.weights_bytes for step in steps}
+    used = {step.model: step for step in steps}
+    weights, work = sum(s.weights_bytes for s in used.values()), sum(s.floor_bytes for s in used.values())
     most = max(step.memory.resident_bytes for step in steps)
     evictions = sum(len(step.evicted) for step in steps)
-    table = _table("What the same would hold", caption=WEIGHTS_ONLY)
-    table.add_column("")
-    table.add_column("weights", justify="right")
-    table.add_column("")
-    each = ", ".join(f"{short(model)} {about(size)}" for model, size in weights.items())
-    table.add_row(
-        f"a server a model, {len(weights)} of them", about(sum(weights.values())), f"[dim]{each}[/]"
+    caption = (
+        f"{about(weights + work)} against {about(budget)}: {(weights + work) / budget:.1f} times as much. "
+        "Working memory: the least that a model runs in.\n"
+        "Each server more would also add its own Python and libraries, which are not counted."
     )
-    table.add_row(
-        "Serai",
-        about(most),
-        f"at the most, within {about(budget)} for weights and work; {evictions} evictions",
-    )
+    table = _table("What the same would hold", caption)
+    table.add_column("a server for each model")
+    for heading in ("weights", "working memory", "together"):
+        table.add_column(heading, justify="right")
+    for model, step in used.items():
+        sizes = (step.weights_bytes, step.floor_bytes, step.weights_bytes + step.floor_bytes)
+        table.add_row(short(model), *map(about, sizes))
+    table.add_section()
+    table.add_row(f"{len(used)} servers", *map(about, (weights, work, weights + work)), style="bold")
+    said = f"one Serai, {evictions} evictions"
+    table.add_row(said, f"{about(most)} at most", "the rest", f"{about(budget)} at most", style="bold")
     return table
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from anyio import to_thread
 from rich.console import Console
 
 from engine.config import MiB
@@ -31,17 +32,39 @@ class Plan:
     detect: bool
     stay: bool
     """Whether it serves on after the tables."""
+    models: int
+    apart: Callable[[], int]
+    """Bytes that the models would hold with a server each. Slow: it imports what they stand on."""
+
+
+class Reckoned:
+    """A figure that is worked out in a thread while the server starts."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.bytes = 0
+
+    async def reckon(self, figure: Callable[[], int]) -> None:
+        self.bytes = await to_thread.run_sync(figure, abandon_on_cancel=True)
+        self.done.set()
 
 
 async def show(plan: Plan, console: Console) -> bool:
     """Whether it came to its end, rather than to a signal. Raises DemoFailed."""
     ended = False
     async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        apart = Reckoned()
+        tasks.start_soon(apart.reckon, plan.apart)
         with console.status("starting the server"):
             url = await stack.enter_async_context(served(MEMORY[plan.pipeline], plan.store))
             server = await stack.enter_async_context(connected(url))
             budget = await server.budget_bytes()
-        console.print(f"[bold]Serai[/] is at {url} with {about(budget)} for models.\n")
+        console.print(f"[bold]Serai[/] is at {url} with {about(budget)} for models.")
+        with console.status("adding up what its models would hold apart"):
+            await apart.done.wait()
+        console.print(screen.opening(plan.models, budget, apart.bytes))
         terminal = screen.Terminal(console)
         stack.callback(terminal.quiet)
         runs = await PIPELINES[plan.pipeline](plan, server, console, terminal)

@@ -90,6 +90,8 @@ def _model(model: ModelView) -> dict[str, Any]:
 
 
 def _reasons(model: ModelView) -> Iterator[str]:
-    if model.last_error:
-        yield str(model.last_error.get("message", ""))
-    yield from (r.why for r in model.residencies if r.why)
+    """A load that failed is told by the error and by the residency: once is enough."""
+    error = str((model.last_error or {}).get("message", ""))
+    if error:
+        yield error
+    yield from dict.fromkeys(r.why for r in model.residencies if r.why and r.why != error)

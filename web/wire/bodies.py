@@ -119,7 +119,8 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
     fields = decode(body, form, dict[str, Raw])
     known = {*GenerateBody.__struct_encode_fields__}
     if strange := sorted(name for name in fields if name not in known and free.given(fields[name])):
-        raise InvalidInput(f"Unsupported fields: {', '.join(strange)[:500]}. Leave them out.")
+        said = f"Unsupported fields: {', '.join(strange)[:500]}. Leave them out."
+        raise InvalidInput(said + options.meant(strange, known))
     read = decode(body, form, GenerateBody)
     given = options.known(_options(read.options, form), options.GenerateKnown)
     size = len(read.prompt.encode())

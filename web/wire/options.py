@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from enum import Enum
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
@@ -23,6 +25,8 @@ from web.wire.decoding import convert
 
 DTYPES = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 MAX_LABELS = 1000
+MAX_MEANT = 5
+"""Fields that a nearest one is looked for; whoever sends more sends something else."""
 E = TypeVar("E", bound=Enum)
 
 
@@ -142,6 +146,13 @@ def one_of(value: str, allowed: Iterable[str], where: str) -> str:
     if value not in allowed:
         raise InvalidInput(f"{where} is {value[:100]!r}; it is one of {', '.join(allowed)}.")
     return value
+
+
+def meant(strange: Iterable[str], known: Iterable[str]) -> str:
+    """Which known field each strange one may stand for, as a sentence; nothing when none is near."""
+    near = {name: get_close_matches(name[:100], known, n=1) for name in islice(strange, MAX_MEANT)}
+    pairs = [f"{found[0]} for {name}" for name, found in near.items() if found]
+    return f" Did you mean {', '.join(pairs)}?" if pairs else ""
 
 
 def within(value: float, least: float, most: float, where: str) -> float:

@@ -42,6 +42,7 @@ def model_info(spec: ModelSpec, view: ModelView, aliases: Iterable[str]) -> dict
                 "device": r.device,
                 "state": r.state,
                 "weights_bytes": r.weights_bytes,
+                "floor_bytes": r.floor_bytes,
                 "pinned": r.pinned,
                 "why": r.why,
             }

@@ -119,8 +119,9 @@ async def test_when_the_disk_cannot_follow_the_newest_are_dropped_and_counted(da
         for number in range(30):
             mailbox.tell(done(number))
             await anyio.sleep(0.005)
-        assert recorder.dropped == 20
+        dropped = recorder.dropped
         gate.set()
+        assert dropped == 20
         await mailbox.ask(Flush)
         mailbox.tell(done(99))
         await mailbox.ask(Flush)

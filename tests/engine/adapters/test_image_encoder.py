@@ -137,6 +137,13 @@ def test_numbers_that_are_not_finite_fail_the_job(preparer):
     broken.unload()
 
 
+def test_dims_that_are_not_those_of_the_model_are_refused():
+    wrong = SPEC.model_copy(update={"dims": {OutputType.DENSE: 100}})
+
+    with pytest.raises(BadWeights, match=r"says dims \{dense: 100\}; the model makes 1280"):
+        FAMILY.load(wrong, weights(ID), "cpu")
+
+
 @pytest.mark.parametrize("size", [(300, 451), (451, 300), (31, 500)])
 def test_shortest_edge_and_centre_crop_are_those_of_the_reference(tmp_path, size):
     reference = MobileNetV2ImageProcessorPil(

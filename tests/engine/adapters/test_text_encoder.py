@@ -131,6 +131,13 @@ def test_dense_vectors_equal_those_of_sentence_transformers(loaded: Callable[[st
     assert np.abs(vectors - expected).max() <= 1e-5
 
 
+def test_dims_that_are_not_those_of_the_model_are_refused(catalog: Catalog):
+    wrong = catalog.models[MINILM].model_copy(update={"dims": {OutputType.DENSE: 100}})
+
+    with pytest.raises(loading.BadWeights, match=r"says dims \{dense: 100\}; the model makes 384"):
+        family("text_encoder").footprint(wrong, weights(MINILM))
+
+
 def test_a_batch_gives_what_each_text_alone_gives_at_every_place(minilm: Loaded):
     alone = np.concatenate([minilm.dense([text]) for text in TEXTS])
 

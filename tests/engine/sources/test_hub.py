@@ -161,7 +161,7 @@ def test_offline_nothing_is_asked(cache, tmp_path, fake_hub):
 
     why = reason(Sources(tmp_path, False, hub_endpoint=endpoint, hub_token=None), Source(hub="org/model"))
 
-    assert why.endswith("and this server is offline")
+    assert why.endswith("and this server is offline: `--online` lets it ask")
     assert asked == []
 
 
@@ -204,7 +204,10 @@ def modelscope(tmp_path, monkeypatch):
 def test_modelscope_is_asked_for_the_same_files_and_only_online(tmp_path, modelscope):
     source = Source(modelscope="org/model", revision="v1")
 
-    assert reason(carriers.sources(tmp_path), source) == "not cached, and this server is offline"
+    assert (
+        reason(carriers.sources(tmp_path), source)
+        == "not cached, and this server is offline: `--online` lets it ask"
+    )
     assert carriers.sources(tmp_path, online=True).locate(carriers.spec(source)) == tmp_path / "scope"
 
     patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]

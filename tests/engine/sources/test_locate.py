@@ -15,6 +15,7 @@ def wheel(tmp_path):
 
 def test_the_first_source_that_has_the_weights_wins(tmp_path, wheel):
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/model.safetensors").touch()
     gone, mine = Source(directory=str(tmp_path / "gone")), Source(directory=str(tmp_path / "mine"))
     sources = carriers.sources(tmp_path)
 
@@ -64,11 +65,12 @@ def test_every_source_says_why_it_failed(tmp_path):
         {"source": "directory /nowhere", "reason": "there is no such directory"},
         {
             "source": "hub org/absent-model",
-            "reason": "not in the hub's cache, and this server is offline",
+            "reason": "not in the hub's cache, and this server is offline: `--online` lets it ask",
         },
         {
             "source": "modelscope org/absent-model",
-            "reason": "modelscope is not installed: pip install modelscope, and this server is offline",
+            "reason": "modelscope is not installed: pip install modelscope, and this server is offline: "
+            "`--online` lets it ask",
         },
         {
             "source": "wheel carrier==1.0",

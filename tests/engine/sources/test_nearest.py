@@ -15,9 +15,10 @@ SPARSE = entry("org/sparse", outputs=(OutputType.SPARSE,))
 BOTH = entry("org/both", outputs=(OutputType.DENSE, OutputType.SPARSE))
 IMAGE = entry("org/image", family="image_encoder", inputs=("image",), outputs=(OutputType.DENSE,))
 OTHER = entry("org/other", family="other", outputs=(OutputType.DENSE,))
-NER = entry("org/ner", family="gliner", tasks=(Task.EXTRACT,))
-NER_SPACY = entry("org/ner-spacy", family="spacy", tasks=(Task.EXTRACT,))
-PHOTO = entry("org/photo", family="detection", tasks=(Task.EXTRACT,), inputs=("image",))
+NER = entry("org/ner", family="token_classifier", tasks=(Task.EXTRACT,))
+NER_SPACY = entry("org/ner-spacy", family="spacy_ner", tasks=(Task.EXTRACT,))
+PHOTO = entry("org/photo", family="detector", tasks=(Task.EXTRACT,), inputs=("image",))
+PAGE = entry("org/page", family="page", tasks=(Task.EXTRACT,), inputs=("image", "document"))
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ PHOTO = entry("org/photo", family="detection", tasks=(Task.EXTRACT,), inputs=("i
         pytest.param(DENSE, [SPARSE, NER], None, id="no output or task in common"),
         pytest.param(DENSE, [IMAGE], None, id="no input in common"),
         pytest.param(DENSE, [OTHER, BOTH], BOTH, id="the same family before another"),
+        pytest.param(PHOTO, [PAGE], None, id="objects, not the text of a page"),
         pytest.param(NER, [PHOTO, NER_SPACY], NER_SPACY, id="extraction from text, not from photographs"),
     ],
 )
@@ -40,8 +42,10 @@ def test_an_entry_that_does_not_run_is_passed_over():
 
 def test_what_an_entry_is_said_to_be_counts_where_its_family_does_not():
     wanted = entry("org/guard", "text_classifier", (Task.EXTRACT,), description="Finds prompt injection.")
-    names = entry("org/guardian", "ner", (Task.EXTRACT,), description="Finds people and places.")
-    small = entry("org/nano", "nano", (Task.EXTRACT,), description="Small classifier of prompt injection.")
+    names = entry("org/guardian", "spacy_ner", (Task.EXTRACT,), description="Finds people and places.")
+    small = entry(
+        "org/nano", "nanoguard", (Task.EXTRACT,), description="Small classifier of prompt injection."
+    )
 
     assert nearest(wanted, [names, small], lambda spec: True) == small
 

@@ -190,8 +190,9 @@ def test_verify_finds_what_was_changed_lost_or_added(tmp_path, spec):
     (made / "config.json").unlink()
     (made / "other.bin").write_bytes(b"")
 
-    assert before == whole == []
-    assert sources.verify(spec) == [
+    assert (before.how, before.complaints) == ("not converted", ())
+    assert (whole.how, whole.complaints) == ("hashed", ())
+    assert list(sources.verify(spec).complaints) == [
         f"{made / 'config.json'}: missing",
         f"{made / 'other.bin'}: not in the manifest",
         f"{made / 'model.onnx'}: has changed since it was made",
@@ -202,7 +203,7 @@ def test_verify_says_that_a_manifest_is_unreadable(tmp_path, spec):
     made = carriers.sources(tmp_path).locate(spec)
     (made / "serai.json").write_text("{")
 
-    (complaint,) = carriers.sources(tmp_path).verify(spec)
+    (complaint,) = carriers.sources(tmp_path).verify(spec).complaints
 
     assert "serai.json cannot be read" in complaint
 
