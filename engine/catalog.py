@@ -72,6 +72,9 @@ class Limits(_Strict):
     max_batch_cost: Annotated[int, Field(ge=1)] | None = None
     max_batch_jobs: Annotated[int, Field(ge=1)] | None = None
     max_item_bytes: Annotated[int, Field(ge=1)] | None = None
+    """Of one text, image or document, before it is prepared."""
+    max_item_cost: Annotated[int, Field(ge=1)] | None = None
+    """Of one item after: it holds its slot to its end, whatever else waits."""
     max_slots: Annotated[int, Field(ge=1)] | None = None
     """At most so many slots run this model at once."""
     max_running: Annotated[int, Field(ge=1)] | None = None

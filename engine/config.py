@@ -195,7 +195,7 @@ class Settings(BaseModel):
         None, "cost", "Largest batch, in the model's own unit. Empty: as memory and targets allow."
     )
     preparation_threads: Count = _queue(2, "threads", "Threads that tokenise and decode.")
-    preparation_backlog: Count = _queue(2000, "items", "Most items that wait for preparation.")
+    preparation_backlog: Count = _queue(20000, "items", "Most items that wait for preparation.")
 
     recording: bool = _record(True, "yes or no", "Whether each request leaves one row, without its content.")
     record_days: Count = _record(14, "days", "How long rows are kept.")

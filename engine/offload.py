@@ -14,6 +14,21 @@ class Offload(Protocol):
     async def __call__(self, work: Callable[[], R], /) -> R: ...
 
 
+def contained(work: Callable[[], R]) -> Callable[[], R]:
+    """`work`, whose panics are errors like others: a library in Rust may raise what is no `Exception`,
+    and that would take down whoever waits for it."""
+
+    def careful() -> R:
+        try:
+            return work()
+        except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+    return careful
+
+
 class Threads:
     """At most `threads` pieces of work at once; the others wait their turn."""
 
@@ -21,7 +36,7 @@ class Threads:
         self._limiter = CapacityLimiter(threads)
 
     async def __call__(self, work: Callable[[], R], /) -> R:
-        return await to_thread.run_sync(work, limiter=self._limiter)
+        return await to_thread.run_sync(contained(work), limiter=self._limiter)
 
 
 class Inline:

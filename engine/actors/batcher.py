@@ -30,7 +30,7 @@ from engine.conversation import (
     Unwanted,
     Wanted,
 )
-from engine.errors import DeadlineExceeded, EngineError, QueueFull, StillLoading, Stopped
+from engine.errors import DeadlineExceeded, EngineError, InputTooLong, QueueFull, StillLoading, Stopped
 from engine.payloads import Payloads
 from engine.scheduling.dispatch import Dispatch
 from engine.scheduling.effects import Dropped, Effect, Failed
@@ -202,9 +202,14 @@ class Batcher(Actor[BatcherMessage]):
 
     def _fail(self, jobs: Sequence[Job], error: EngineError, now: float) -> None:
         for job in jobs:
-            if request := self._open.get(job.request):
+            request = self._open.get(job.request)
+            if request is None:
+                continue
+            if isinstance(error, InputTooLong):  # said of this job, not of its whole lane
+                request.take(_index(job.id), error)
+            else:
                 request.fail(error)
-                self._ended(request, job.id, now)
+            self._ended(request, job.id, now)
 
     def _ended(self, request: Open, job: str, now: float) -> None:
         self._payloads.drop(job)

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import anyio
 
+from engine import bounds
 from engine.actors.actor import Actor, Address, Mailbox, Reply
 from engine.actors.holds import Holds
 from engine.actors.messages import Enqueue, Let, RouterMessage, Submit
@@ -130,9 +131,7 @@ class Router(Actor[RouterMessage]):
         request = submit.request
         key = f"{spec.id}:{profile}" if profile else spec.id
         try:
-            prepared = await self._preparation.prepare(
-                key, spec.profiled(profile), request.task, request.items, request.options
-            )
+            prepared = await self._bounded(key, spec.profiled(profile), request)
             self._enqueue(submit, spec, profile, prepared, size, received)
         except EngineError as error:
             self.held_bytes -= size
@@ -145,6 +144,16 @@ class Router(Actor[RouterMessage]):
         finally:
             self.preparing_items -= len(request.items)
             del self._preparing[receipt]
+
+    async def _bounded(self, key: str, spec: ModelSpec, request: Request) -> list[Prepared | EngineError]:
+        """Every item prepared, or what is wrong with it; those over the entry's bounds are not tried."""
+        wrong = {i: error for i, item in enumerate(request.items) if (error := bounds.too_large(item, spec))}
+        items = [item for i, item in enumerate(request.items) if i not in wrong]
+        if wrong and request.task is not Task.EXTRACT:
+            first = min(wrong)
+            raise wrong[first].at(first)
+        prepared = await self._preparation.prepare(key, spec, request.task, items, request.options)
+        return bounds.woven(request.items, wrong, [bounds.too_costly(p, spec) for p in prepared])
 
     def _enqueue(
         self,

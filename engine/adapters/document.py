@@ -29,7 +29,7 @@ BYTES_PER_PAGE = 1 << 20
 """Measured on documents of 20 to 60 pages: 1.1 MiB of sheets, 0.5 of DOCX, 0.35 of HTML, 0.15 of PDF."""
 
 BOUNDS = Bounds(memory_bytes=1536 << 20, resident_bytes=512 << 20)
-SECONDS, SECONDS_PER_PAGE = 30.0, 2.0
+SECONDS, SECONDS_PER_PAGE, LONGEST = 30.0, 2.0, 120.0
 """A page takes 10 to 60 ms on an idle machine."""
 
 
@@ -82,7 +82,7 @@ class DocumentModel:
         self.child.start()
 
     def run(self, jobs: Sequence[Prepared]) -> list[Extracted | EngineError]:
-        return [converted(self.child, job, SECONDS + job.cost * SECONDS_PER_PAGE) for job in jobs]
+        return [converted(self.child, job, patience(job.cost)) for job in jobs]
 
     def unload(self) -> None:
         self.child.close()
@@ -100,6 +100,11 @@ class DocumentFamily:
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> DocumentModel:
         return DocumentModel()
+
+
+def patience(pages: int) -> float:
+    """Seconds after which a conversion is given up: its slot is not held for ever."""
+    return min(LONGEST, SECONDS + pages * SECONDS_PER_PAGE)
 
 
 def converted(child: Child, job: Prepared, seconds: float) -> Extracted | EngineError:

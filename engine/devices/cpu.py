@@ -8,6 +8,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from engine.devices.host import available_memory, core_quota, trim
+from engine.offload import contained
 
 R = TypeVar("R")
 
@@ -40,10 +41,10 @@ class Cpu:
         torch.set_num_threads(self._threads_per_slot)
 
     async def run(self, slot: int, model: object, cost: int, work: Callable[[], R]) -> R:
-        return await to_thread.run_sync(work, limiter=self._limiters[slot])
+        return await to_thread.run_sync(contained(work), limiter=self._limiters[slot])
 
     async def load(self, unit: str, work: Callable[[], R]) -> R:
-        return await to_thread.run_sync(work, limiter=self._loading)
+        return await to_thread.run_sync(contained(work), limiter=self._loading)
 
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         def let_go() -> None:
@@ -51,7 +52,7 @@ class Cpu:
             work()
             trim()
 
-        await to_thread.run_sync(let_go, limiter=self._loading)
+        await to_thread.run_sync(contained(let_go), limiter=self._loading)
 
     def foreign_bytes(self, own_bytes: int) -> int:
         return 0  # the budget is ours alone: what other processes use is not part of it

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import torch
 from anyio import CapacityLimiter, to_thread
 
+from engine.offload import contained
+
 R = TypeVar("R")
 
 DEFAULT_SLOTS = 2
@@ -39,7 +41,7 @@ class Cuda:
                 stream.synchronize()
                 return result
 
-        return await to_thread.run_sync(on_stream, limiter=self._limiters[slot])
+        return await to_thread.run_sync(contained(on_stream), limiter=self._limiters[slot])
 
     async def load(self, unit: str, work: Callable[[], R]) -> R:
         def into_pool() -> R:
@@ -51,7 +53,7 @@ class Cuda:
             self._pools[unit] = pool
             return result
 
-        return await to_thread.run_sync(into_pool, limiter=self._loading)
+        return await to_thread.run_sync(contained(into_pool), limiter=self._loading)
 
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         def let_go() -> None:
@@ -59,7 +61,7 @@ class Cuda:
             self._pools.pop(unit, None)
             torch.cuda.empty_cache()
 
-        await to_thread.run_sync(let_go, limiter=self._loading)
+        await to_thread.run_sync(contained(let_go), limiter=self._loading)
 
     def foreign_bytes(self, own_bytes: int) -> int:
         """What the driver says is used, less our allocator's share of it."""

@@ -148,7 +148,10 @@ class Custody:
         resident.leases += 1
         resident.owed_bytes = 0
         eviction.used(resident, now)
-        return [Granted(lease, sized.kv_tokens)]
+        granted: list[Effect] = [Granted(lease, sized.kv_tokens)]
+        if sized.kv_tokens < need.kv_want:  # sequences wait beside weights that nobody wants
+            granted += self._evict_idle(resident, f"for sequences of {need.unit}", now)
+        return granted
 
     def on_release(self, release: Release, now: float) -> list[Effect]:
         """A lease is over: its workspace is free, and whoever waited for bytes may ask again."""
@@ -334,6 +337,16 @@ class Custody:
             return []
         claim.device = device
         return [e for r in leaving for e in self._evict(r, f"for {unit}", now)]
+
+    def _evict_idle(self, beside: Resident, reason: str, now: float) -> list[Effect]:
+        """One that has no work leaves, of least worth first; the next time it is asked, the next one."""
+        others = [r for r in self.held.residents.values() if r.device == beside.device and r is not beside]
+        if any(r.state is Residency.LEAVING for r in others):
+            return []
+        leaving = eviction.choose(
+            1, others, unwanted_only=True, wanted=self.wanted, policy=self.rules.policy, now=now
+        )
+        return [effect for resident in leaving or [] for effect in self._evict(resident, reason, now)]
 
     def _evict(self, resident: Resident, reason: str, now: float) -> list[Effect]:
         """No more leases from now on; the weights go when the last lease ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import anyio
 import numpy as np
@@ -19,6 +20,7 @@ from engine.errors import (
     QueueFull,
     UnknownModel,
 )
+from engine.requests import ExtractOptions, Task
 from tests.simulation import MIB, catalog, engine, model, prompt, request
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +28,6 @@ pytestmark = pytest.mark.anyio
 
 def expected(text: str) -> np.ndarray:
     from engine.adapters.simulated import Declared, SimulatedModel
-    from engine.requests import Task
 
     return SimulatedModel(Declared(), 8)._answer(Task.ENCODE, text, 0).dense
 
@@ -179,6 +180,22 @@ async def test_one_bad_input_fails_alone():
     assert isinstance(answers[7], InferenceFailed) and answers[7].item == 0
     assert isinstance(answers[20], InferenceFailed) and answers[20].item == 1
     assert sum(isinstance(a, EngineError) for a in answers) == 2
+
+
+async def test_an_item_beyond_its_bounds_fails_alone_on_extract_and_names_itself_elsewhere():
+    bounded = model("a", ("encode", "extract"), limits={"max_item_bytes": 100, "max_item_cost": 5})
+    async with engine(catalog(bounded)) as served:
+        texts = ["fine", "x" * 101, "one two three four five six", "fine too"]
+        extract = replace(request("a", *texts), task=Task.EXTRACT, options=ExtractOptions())
+        found = (await served.submit(extract)).outputs
+        with pytest.raises(InputTooLong, match="max_item_bytes") as refused:
+            await served.submit(request("a", *texts))
+        with pytest.raises(InputTooLong, match="max_item_cost"):
+            await served.submit(request("a", texts[2]))
+
+    assert [getattr(output, "code", "ok") for output in found] == ["ok", *["INPUT_TOO_LONG"] * 2, "ok"]
+    assert [output.data["echo"] for output in (found[0], found[3])] == ["fine", "fine too"]
+    assert refused.value.item == 1
 
 
 async def test_bad_requests_are_refused_with_what_to_do():

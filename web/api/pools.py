@@ -22,6 +22,8 @@ from web.wire.forms import Form
 LEASE = 1200.0
 MOST = 1000
 
+Profile = Annotated[str, Meta(max_length=100)]
+Counts = Annotated[dict[Profile, Annotated[int, Meta(ge=0)]], Meta(max_length=50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
 
@@ -29,12 +31,12 @@ class Spec(Struct):
     """What a client asks for; kept to be shown, and nothing else."""
 
     name: Name
-    queue_pool: str = "default"
-    gpus: dict[str, int] = {}
-    gpu_caps: dict[str, int] = {}
-    bundle: str | None = None
-    minimum_worker_count: int = 0
-    pinned_models: list[str] = []
+    queue_pool: Annotated[str, Meta(max_length=200)] = "default"
+    gpus: Counts = {}
+    gpu_caps: Counts = {}
+    bundle: Annotated[str, Meta(max_length=200)] | None = None
+    minimum_worker_count: Annotated[int, Meta(ge=0)] = 0
+    pinned_models: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)] = []
 
 
 @dataclass(slots=True)

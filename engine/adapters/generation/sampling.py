@@ -19,6 +19,8 @@ from engine.requests import GenerateOptions
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
 MAX_BIASES = 1024
+GREEDY = 1e-4
+"""A temperature below it is 0: nothing but the largest logit is left of float32's precision."""
 NUCLEUS = 256
 """Candidates looked at first under top_p: sorting a whole vocabulary takes 30 times as long."""
 
@@ -70,13 +72,13 @@ class Sampler:
             self._dice.manual_seed(options.seed)
         self._counts: Counter[int] = Counter()
         self._penalises = bool(options.frequency_penalty or options.presence_penalty)
-        self.takes_best = not (options.temperature or self._penalises or options.logit_bias)
+        self.takes_best = not (options.temperature >= GREEDY or self._penalises or options.logit_bias)
         """Whether the largest logit, as it is, is its choice."""
 
     def choose(self, logits: Tensor) -> int:
         """The next token by float32 logits (vocabulary,), which are left as they are."""
         logits = self._adjusted(logits)
-        if not self._options.temperature:
+        if self._options.temperature < GREEDY:
             return int(logits.argmax())
         # Less the largest first: a temperature near 0 then gives 0 and -inf, never inf - inf.
         chances = ((logits - logits.max()) / self._options.temperature).softmax(-1)
