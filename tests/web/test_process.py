@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from web.cli.process import JsonLines
+from web.cli.process import JsonLines, as_client_mistake
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,3 +80,17 @@ def test_a_log_line_for_machines_is_one_json_object():
     assert (shown["level"], shown["logger"], shown["message"]) == ("warning", "a.b", "it went")
     assert shown["time"].endswith("+00:00")
     assert "ValueError: two" in shown["traceback"]
+
+
+def test_what_is_no_http_is_one_line_and_no_error_of_ours():
+    from aiohttp.http_exceptions import ContentEncodingError
+
+    def record(error: Exception) -> logging.LogRecord:
+        kind = (type(error), error, None)
+        return logging.LogRecord("aiohttp.server", logging.ERROR, "x", 1, "Error handling request", (), kind)
+
+    theirs, ours = record(ContentEncodingError("bad gzip")), record(RuntimeError("a bug"))
+
+    assert as_client_mistake(theirs) and as_client_mistake(ours)
+    assert (theirs.levelname, theirs.exc_info) == ("INFO", None) and "bad gzip" in theirs.getMessage()
+    assert ours.levelno == logging.ERROR and ours.exc_info

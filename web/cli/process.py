@@ -57,6 +57,19 @@ def log_to_stderr(settings: Settings) -> None:
         else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     )
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.getLogger("aiohttp.server").addFilter(as_client_mistake)
+
+
+def as_client_mistake(record: logging.LogRecord) -> bool:
+    """What a client sent that is no HTTP is one line, not an error of ours with a traceback."""
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.msg, record.args = "a client sent no proper HTTP: %s", (error.message,)
+        record.exc_info = None
+    return True
 
 
 class JsonLines(logging.Formatter):
