@@ -1,13 +1,31 @@
-"""How large one item may be: bytes before it is prepared, cost after. The catalogue entry sets both."""
+"""What one item may be: its kind and bytes before it is prepared, its cost after. The entry says all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from engine.adapters.family import Prepared
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, InputTooLong
-from engine.requests import Item
+from engine.errors import EngineError, InputTooLong, InvalidInput
+from engine.requests import Item, Task
+
+
+def mismatch(item: Item, spec: ModelSpec, task: Task) -> InvalidInput | None:
+    """An item of a kind that the model does not take, or that holds nothing."""
+    inputs = {
+        "text": item.text,
+        "image": item.images,
+        "audio": item.audio,
+        "video": item.video,
+        "document": item.document,
+    }
+    given = [name for name, value in inputs.items() if value]
+    takes = ", ".join(spec.inputs)
+    if wrong := [name for name in given if name not in spec.inputs]:
+        return InvalidInput(f"{spec.id} takes {takes}; this item has {', '.join(wrong)}.")
+    if not given and item.text is None and task is not Task.GENERATE:
+        return InvalidInput(f"This item holds nothing; {spec.id} takes {takes}.")
+    return None
 
 
 def too_large(item: Item, spec: ModelSpec) -> InputTooLong | None:
@@ -36,7 +54,7 @@ def too_costly(prepared: Prepared | EngineError, spec: ModelSpec) -> Prepared | 
 
 
 def woven(
-    items: Sequence[Item], wrong: dict[int, InputTooLong], prepared: Sequence[Prepared | EngineError]
+    items: Sequence[Item], wrong: Mapping[int, EngineError], prepared: Sequence[Prepared | EngineError]
 ) -> list[Prepared | EngineError]:
     """What is wrong and what was prepared of the others, in the order of the items."""
     others = iter(prepared)

@@ -20,7 +20,7 @@ from engine.conversation import RequestDone
 from engine.errors import EngineError, InvalidInput, QueueFull, StillLoading
 from engine.payloads import Payloads
 from engine.preparation import Preparation
-from engine.requests import Item, Request, Response, Task, Usage
+from engine.requests import Request, Response, Task, Usage
 from engine.scheduling.lanes import Job
 from engine.scheduling.rules import SchedulingRules
 from engine.units import Units
@@ -146,8 +146,12 @@ class Router(Actor[RouterMessage]):
             del self._preparing[receipt]
 
     async def _bounded(self, key: str, spec: ModelSpec, request: Request) -> list[Prepared | EngineError]:
-        """Every item prepared, or what is wrong with it; those over the entry's bounds are not tried."""
-        wrong = {i: error for i, item in enumerate(request.items) if (error := bounds.too_large(item, spec))}
+        """Every item prepared, or what is wrong with it; those that the entry does not take are not tried."""
+        wrong = {
+            index: error
+            for index, item in enumerate(request.items)
+            if (error := bounds.mismatch(item, spec, request.task) or bounds.too_large(item, spec))
+        }
         items = [item for i, item in enumerate(request.items) if i not in wrong]
         if wrong and request.task is not Task.EXTRACT:
             first = min(wrong)
@@ -230,26 +234,6 @@ def check(request: Request, spec: ModelSpec) -> None:
         raise InvalidInput(f"{spec.id} cannot {request.task}; it can: {', '.join(spec.tasks)}.")
     if not request.items:
         raise InvalidInput("items is empty; send at least one.")
-    for index, item in enumerate(request.items):
-        given = [name for name, value in _inputs(item) if value]
-        wrong = [name for name in given if name not in spec.inputs]
-        if wrong:
-            takes = ", ".join(spec.inputs)
-            raise InvalidInput(f"{spec.id} takes {takes}; this item has {', '.join(wrong)}.", item=index)
-        if not given and item.text is None and request.task is not Task.GENERATE:
-            raise InvalidInput(
-                f"This item holds nothing; {spec.id} takes {', '.join(spec.inputs)}.", item=index
-            )
-
-
-def _inputs(item: Item) -> list[tuple[str, object]]:
-    return [
-        ("text", item.text),
-        ("image", item.images),
-        ("audio", item.audio),
-        ("video", item.video),
-        ("document", item.document),
-    ]
 
 
 def held_bytes(request: Request) -> int:
