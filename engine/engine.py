@@ -135,13 +135,19 @@ class Engine:
         )
 
     async def drain(self, limit: float) -> bool:
-        """Take nothing new, wait for what is in flight up to `limit` seconds; whether all of it ended."""
+        """Take nothing new, wait for what is in flight up to `limit` seconds; whether all of it ended.
+
+        What has not is told to come back.
+        """
         self.accepting = False
         with anyio.move_on_after(limit):
             while self._in_flight:
                 self._quiet = anyio.Event()
                 await self._quiet.wait()
-        return not self._in_flight
+        if not self._in_flight:
+            return True
+        self._router.fail_unanswered(Stopped().after(1.0))
+        return False
 
     def _unit(self, model: str) -> str:
         spec, profile = self.catalog.resolve(model)

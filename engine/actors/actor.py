@@ -192,7 +192,7 @@ class Actor(Generic[M]):
                         self.handle(message)
         finally:
             self.stop()
-            self.mailbox.fail_unanswered(Stopped(type(self).__name__))
+            self.mailbox.fail_unanswered(Stopped())
 
 
 async def supervise(make: Callable[[], Actor[Any]], pauses: Sequence[float] = (0.1, 1.0, 10.0)) -> None:

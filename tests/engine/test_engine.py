@@ -296,6 +296,24 @@ async def test_a_reader_who_leaves_frees_the_sequence():
     assert view.models[0].in_flight == 0 and view.held_bytes == 0
 
 
+async def test_what_outlasts_the_drain_is_told_to_come_back():
+    async with engine(catalog(model("a", options={"seconds_per_batch": 60.0}))) as served:
+        told = []
+
+        async def ask():
+            try:
+                await served.submit(request("a", "x"))
+            except EngineError as error:
+                told.append((error.code, error.retry_after))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.sleep(1)
+            assert not await served.drain(5)
+
+    assert told == [("QUEUE_FULL", 1.0)]
+
+
 async def test_a_stream_ends_with_the_engine():
     told = []
     async with anyio.create_task_group() as tasks:

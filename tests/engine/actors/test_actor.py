@@ -197,7 +197,7 @@ async def test_an_actor_that_ends_leaves_nobody_waiting():
                 await anyio.sleep(1)
                 actors.cancel_scope.cancel()
 
-        assert answers == ["Doubler"] * 3
+        assert answers == [str(Stopped())] * 3
 
 
 async def test_timers_are_kept_while_messages_pour_in():
