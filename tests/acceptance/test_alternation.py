@@ -64,7 +64,8 @@ def test_models_that_fit_only_one_at_a_time_alternate_without_a_leak(tight: Serv
     assert held["weights"] == resident["weights_bytes"] == tight.total("serai_resident_bytes")
     assert held["weights"] == sum(held.values()), "no batch runs, and only one model is there"
     before, after = median(sizes[:5]), median(sizes[-5:])
-    assert abs(after - before) / before < 0.02, f"RSS went from {before} to {after}"
+    # less is no leak: what the imports at the start took in passing goes back in its time
+    assert (after - before) / before < 0.02, f"RSS went from {before} to {after}"
 
 
 def ledger(server: Server) -> dict[str, int]:

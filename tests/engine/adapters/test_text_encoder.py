@@ -463,6 +463,7 @@ for name, path in json.loads(sys.argv[2]).items():
     spec, path = catalog.models[name], Path(path)
     encoders = family(spec.family)
     preparer, model = encoders.preparer(spec, path), encoders.load(spec, path, "cpu")
+    model.run(preparer.prepare(Task.ENCODE, [Item(text="rain")], EncodeOptions()))  # libraries start up
     for count in (1, 4, 12):
         jobs = preparer.prepare(Task.ENCODE, [Item(text="rain " * 250)] * count, EncodeOptions())
         Path("/proc/self/clear_refs").write_text("5")
