@@ -6,7 +6,6 @@ Every complaint names file, line and key. A catalogue is a value: reloading make
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,8 +271,3 @@ def _read(path: Path, wrong: list[str]) -> _Read:
         read = _Read(path, tree, _File())
         wrong += [f"{read.at(*where)}: {said}" for where, said in complaints.mistakes(error, _File)]
     return _Read(path, tree, _File())
-
-
-def slug(model: str) -> str:
-    """A model id as one path component: `org/name` -> `org--name`."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", model.replace("/", "--"))

@@ -20,7 +20,6 @@ from engine.conversation import Observed
 from engine.devices.device import Device
 from engine.engine import Engine
 from engine.errors import EngineError
-from engine.memory.custody import Custody
 from engine.parts import Parts, real_parts
 from engine.scheduling.curve import RuntimeCurve
 from engine.scheduling.dispatch import Dispatch
@@ -74,7 +73,7 @@ def _start(tasks: TaskGroup, settings: Settings, parts: Parts, boxes: Boxes, wir
         tasks.start_soon(_keep_learning, wired.dispatch, boxes.state)
     for device in parts.devices:
         if device.kind == "cuda":
-            tasks.start_soon(_watch, device, wired.custody, boxes.memory)
+            tasks.start_soon(_watch, device, boxes.memory)
 
 
 def _learned(
@@ -117,12 +116,11 @@ async def _pin_all(engine: Engine, memory: Mailbox[MemoryMessage], names: list[s
             tasks.start_soon(pin, name)
 
 
-async def _watch(device: Device, custody: Custody, memory: Mailbox[MemoryMessage]) -> None:
+async def _watch(device: Device, memory: Mailbox[MemoryMessage]) -> None:
     """Tell the memory manager what others hold on the card."""
     while True:
         await anyio.sleep(FOREIGN_EVERY)
-        held = custody.held.ledgers[device.name].used_bytes
-        memory.tell(Observed(device.name, device.foreign_bytes(held)))
+        memory.tell(Observed(device.name, device.foreign_bytes()))
 
 
 async def _close(parts: Parts, boxes: Boxes, wired: Wired) -> None:

@@ -64,7 +64,6 @@ class Wired:
     actors: tuple[Actor[Any], ...]
     runners: dict[str, Callable[[], ModelRunner]]
     dispatch: Dispatch
-    custody: Custody
     models: dict[tuple[str, str], Model | GenerativeModel]
 
 
@@ -164,7 +163,7 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         for slot, (device, number) in slots.items()
     }
     actors = (telemetry, memory, batcher, router)
-    return Wired(engine, actors, dict(runners), batcher.dispatch, memory.custody, models)
+    return Wired(engine, actors, dict(runners), batcher.dispatch, models)
 
 
 def _custody(settings: Settings, units: Units, parts: Parts) -> Custody:

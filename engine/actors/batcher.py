@@ -63,7 +63,8 @@ class Batcher(Actor[BatcherMessage]):
         self._open: dict[str, Open] = {}
         self._holds: Holds[str] = Holds(max_hold)
         self._ready_at: dict[str, float] = {}
-        self._warm: set[tuple[str, str]] = set()
+        self._resident: set[tuple[str, str]] = set()
+        """Units that have come and not left: what a caller calls warm, be there a lease just now or not."""
 
     def handle(self, message: BatcherMessage) -> None:
         now = anyio.current_time()
@@ -80,10 +81,10 @@ class Batcher(Actor[BatcherMessage]):
                 self._perform(self.dispatch.on_too_large(message, now), now)
             case Ready():
                 self._ready_at[message.unit] = now
-                self._warm.add((message.unit, message.device))
+                self._resident.add((message.unit, message.device))
                 self._perform(self.dispatch.on_ready(message, now), now)
             case Left():
-                self._warm.discard((message.unit, message.device))
+                self._resident.discard((message.unit, message.device))
                 self._perform(self.dispatch.on_left(message.unit, message.device, now), now)
             case Unavailable():
                 self._perform(self.dispatch.on_unavailable(message, now), now)
@@ -93,7 +94,7 @@ class Batcher(Actor[BatcherMessage]):
                 assert_never(message)
 
     def _enqueue(self, enqueue: Enqueue, now: float) -> None:
-        cold = not any(unit == enqueue.unit for unit, _ in self._warm)
+        cold = not any(unit == enqueue.unit for unit, _ in self._resident)
         request = self._open[enqueue.number] = Open(enqueue, cold)
         self._holds.add(enqueue.number, enqueue.received)
         late = enqueue.request.deadline <= now
@@ -131,7 +132,7 @@ class Batcher(Actor[BatcherMessage]):
             request = self._open.get(number)
             if request is None or request.first_started is not None:
                 continue
-            warm = any(unit == request.enqueued.unit for unit, _ in self._warm)
+            warm = any(unit == request.enqueued.unit for unit, _ in self._resident)
             request.fail(QueueFull().after(1.0) if warm else StillLoading().after(1.0))
 
     def _wanted(self, job: Job) -> bool:

@@ -21,7 +21,6 @@ class Open:
     first_started: float | None = None
     last_finished: float = 0.0
     load_seconds: float = 0.0
-    run_seconds: float = 0.0
     output_tokens: int = 0
     device: str = ""
     batches: dict[int, int] = field(default_factory=dict)

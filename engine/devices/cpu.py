@@ -54,5 +54,5 @@ class Cpu:
 
         await to_thread.run_sync(contained(let_go), limiter=self._loading)
 
-    def foreign_bytes(self, own_bytes: int) -> int:
+    def foreign_bytes(self) -> int:
         return 0  # the budget is ours alone: what other processes use is not part of it

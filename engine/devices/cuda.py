@@ -25,9 +25,8 @@ class Cuda:
         self.name = self.torch_device = f"cuda:{index}"
         self.slots = slots or DEFAULT_SLOTS
         self._device = torch.device(self.torch_device)
-        free, total = torch.cuda.mem_get_info(self._device)
+        _, total = torch.cuda.mem_get_info(self._device)
         self.total_bytes = min(memory or total, total)
-        self.context_bytes = total - free
         self._streams = [torch.cuda.Stream(self._device) for _ in range(self.slots)]
         self._limiters = [CapacityLimiter(1) for _ in range(self.slots)]
         self._loading = CapacityLimiter(self.slots)
@@ -63,7 +62,7 @@ class Cuda:
 
         await to_thread.run_sync(contained(let_go), limiter=self._loading)
 
-    def foreign_bytes(self, own_bytes: int) -> int:
+    def foreign_bytes(self) -> int:
         """What the driver says is used, less our allocator's share of it."""
         free, total = torch.cuda.mem_get_info(self._device)
         return max(0, total - free - torch.cuda.memory_reserved(self._device))

@@ -28,6 +28,6 @@ class Device(Protocol):
         """Do `work`, which lets `unit`'s weights go, and give its bytes back to the device."""
         ...
 
-    def foreign_bytes(self, own_bytes: int) -> int:
-        """Bytes that others hold here, given what the ledger says that we do."""
+    def foreign_bytes(self) -> int:
+        """Bytes that are held here by others than our allocator."""
         ...

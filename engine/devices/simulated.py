@@ -45,5 +45,5 @@ class Simulated:
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         work()
 
-    def foreign_bytes(self, own_bytes: int) -> int:
+    def foreign_bytes(self) -> int:
         return 0
