@@ -24,8 +24,8 @@ from engine.actors.messages import (
 )
 from engine.catalog import Catalog
 from engine.config import Settings
-from engine.conversation import AnswerEncoded
 from engine.errors import DeadlineExceeded, EngineError, Stopped
+from engine.events import AnswerEncoded
 from engine.requests import Delta, Request, Response
 from engine.view import EngineView
 

@@ -124,6 +124,7 @@ class Request:
     deadline: float = math.inf  # absolute, on the event loop's clock
     session: str | None = None  # already a keyed hash
     profile: str | None = None
+    principal: str = ""  # whose it is: within a model, who asks shares fairly with the others
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class UnitFacts:
     max_slots: int = 1 << 62
     max_running: int = 16
     targets: Mapping[ServiceClass, float] = field(default_factory=dict)
+    idle_unload: float | None = None
+    """Seconds without use after which it leaves; None: as the settings say."""
 
 
 def facts(spec: ModelSpec, profile: str | None, max_batch_cost: int | None) -> UnitFacts:

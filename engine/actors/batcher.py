@@ -14,12 +14,10 @@ from engine.actors.holds import Holds
 from engine.actors.messages import BatcherMessage, Enqueue, Event, Let, Submit
 from engine.actors.table import Open
 from engine.conversation import (
-    BatchDone,
     Denied,
     Finished,
     Granted,
     Idle,
-    JobsDropped,
     Left,
     Need,
     Ready,
@@ -31,6 +29,7 @@ from engine.conversation import (
     Wanted,
 )
 from engine.errors import DeadlineExceeded, EngineError, InputTooLong, QueueFull, StillLoading, Stopped
+from engine.events import BatchDone, JobsDropped
 from engine.payloads import Payloads
 from engine.scheduling.dispatch import Dispatch
 from engine.scheduling.effects import Dropped, Effect, Failed

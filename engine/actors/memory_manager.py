@@ -25,7 +25,6 @@ from engine.conversation import (
     Observed,
     Ready,
     Release,
-    ResidencyChanged,
     TooLarge,
     Unavailable,
     Unloaded,
@@ -35,6 +34,7 @@ from engine.conversation import (
 from engine.devices.device import Device
 from engine.errors import EngineError, Failure
 from engine.errors import LoadFailed as LoadFailedError
+from engine.events import ResidencyChanged
 from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Effect, Inspect
 from engine.memory.footprint import Footprint
 from engine.offload import Offload

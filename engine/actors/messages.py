@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING
 
 from engine.actors.actor import Reply
 from engine.conversation import (
-    AnswerEncoded,
-    BatchDone,
     Denied,
+    Expected,
     Finished,
     Granted,
     Idle,
     Inspected,
-    JobsDropped,
     Left,
     Loaded,
     LoadFailed,
+    Lost,
     Need,
     Observed,
     Ready,
     Release,
-    RequestDone,
-    ResidencyChanged,
     Run,
+    Spread,
     TooLarge,
     Unavailable,
     Unloaded,
@@ -36,6 +34,7 @@ from engine.conversation import (
     Wanted,
 )
 from engine.errors import EngineError
+from engine.events import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
 from engine.requests import Delta, Request, Response, Usage
 from engine.scheduling.lanes import Job
 
@@ -110,6 +109,10 @@ class Pin:
 
     reply: Reply[tuple[str, ...]]
     unit: str
+    device: str | None = None
+    """Where; None leaves it to the memory manager."""
+    min_slots: int = 1
+    """So many of its batches always have room to run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,34 @@ class Unpin:
 
     reply: Reply[None]
     unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """operator -> router: take nothing new for this model; what waits goes on."""
+
+    reply: Reply[None]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """operator -> router: take requests for this model again."""
+
+    reply: Reply[None]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """operator -> router: answer when no request for this model is being prepared any more.
+
+    engine -> batcher: answer when no request for these units is open any more.
+    """
+
+    reply: Reply[None]
+    model: str
+    units: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +190,15 @@ class KeepCurves:
 
 
 Event = RequestDone | BatchDone | JobsDropped | ResidencyChanged
-RouterMessage = Submit | Let
-BatcherMessage = Enqueue | Idle | Granted | Denied | TooLarge | Ready | Left | Unavailable | Finished
+RouterMessage = Submit | Let | Pause | Resume | Drain
+BatcherMessage = Enqueue | Drain | Idle | Granted | Denied | TooLarge | Ready | Left | Unavailable | Finished
 RunnerMessage = Run
 MemoryMessage = (
     Wanted
     | Unwanted
+    | Expected
+    | Spread
+    | Lost
     | Need
     | Release
     | Inspected

@@ -19,7 +19,7 @@ from sqlite_utils.db import Table
 
 from engine.actors.actor import Actor, Mailbox, Reply
 from engine.actors.messages import Flush, RecorderMessage
-from engine.conversation import BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.events import BatchDone, JobsDropped, RequestDone, ResidencyChanged
 
 EVERY = 0.25
 """Seconds between writes: what a crash can lose."""

@@ -16,8 +16,8 @@ from engine.actors.holds import Holds
 from engine.actors.messages import Enqueue, Let, RouterMessage, Submit
 from engine.adapters.family import Prepared
 from engine.catalog import Catalog, ModelSpec
-from engine.conversation import RequestDone
 from engine.errors import EngineError, InvalidInput, QueueFull, StillLoading
+from engine.events import RequestDone
 from engine.payloads import Payloads
 from engine.preparation import Preparation
 from engine.requests import Request, Response, Task, Usage

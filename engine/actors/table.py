@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.actors.messages import Enqueue
-from engine.conversation import RequestDone
 from engine.errors import EngineError
+from engine.events import RequestDone
 from engine.requests import Delta, Generated, Output, Response, Task, Timing, Usage
 
 

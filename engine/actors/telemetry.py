@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from engine.actors.actor import Actor, Mailbox
 from engine.actors.messages import TelemetryMessage
-from engine.conversation import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.events import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
 from engine.view import EngineView
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

@@ -10,19 +10,9 @@ import itertools
 import math
 from dataclasses import dataclass, field, replace
 
-from engine.conversation import (
-    Denied,
-    Granted,
-    Lease,
-    Left,
-    Need,
-    Ready,
-    Release,
-    ResidencyChanged,
-    TooLarge,
-    Unavailable,
-)
+from engine.conversation import Denied, Granted, Lease, Left, Need, Ready, Release, TooLarge, Unavailable
 from engine.errors import EngineError, Failure, InvalidInput
+from engine.events import ResidencyChanged
 from engine.memory import eviction
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings

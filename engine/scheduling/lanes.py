@@ -27,6 +27,7 @@ class Job:
     kv_tokens: int = 0
     max_batch_cost: int = 1 << 62
     max_batch_jobs: int = 1 << 62
+    principal: str = ""
 
 
 class Lane:

@@ -23,7 +23,6 @@ from engine.conversation import (
     Outcome,
     Ready,
     Release,
-    ResidencyChanged,
     Run,
     TooLarge,
     Unavailable,
@@ -31,6 +30,7 @@ from engine.conversation import (
     Wanted,
 )
 from engine.errors import EngineError, Failure
+from engine.events import ResidencyChanged
 from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Inspect
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings

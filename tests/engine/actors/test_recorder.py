@@ -13,7 +13,7 @@ from engine.actors import recorder as module
 from engine.actors.actor import Mailbox
 from engine.actors.messages import Flush
 from engine.actors.recorder import Recorder
-from engine.conversation import BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.events import BatchDone, JobsDropped, RequestDone, ResidencyChanged
 from tests.engine.actors.conftest import REAL_CLOCK
 
 pytestmark = [pytest.mark.anyio, REAL_CLOCK]

@@ -8,19 +8,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.conversation import (
-    Denied,
-    Granted,
-    Lease,
-    Left,
-    Need,
-    Ready,
-    Release,
-    ResidencyChanged,
-    TooLarge,
-    Unavailable,
-)
+from engine.conversation import Denied, Granted, Lease, Left, Need, Ready, Release, TooLarge, Unavailable
 from engine.errors import Failure
+from engine.events import ResidencyChanged
 from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Inspect
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
