@@ -1,0 +1,1 @@
+"""Forms in which others publish traffic, each read into a `Trace`."""

@@ -1,0 +1,206 @@
+"""A trace: what arrived when, and how large it was. Columns of equal length, in order of arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.requests import ServiceClass
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NO_SESSION = -1
+
+FIRST_DATE = 1e9
+"""Seconds since the epoch in 2001: a clock that shows less counts from a start of its own."""
+
+
+class BadTrace(Exception):
+    """The trace cannot be used; the message says which file and line, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Every column is (n,). `arrived` is in seconds since the first arrival and never falls."""
+
+    name: str
+    arrived: Floats
+    model: NDArray[np.int32]
+    """Index into `models`."""
+    models: tuple[str, ...]
+    input_size: Ints
+    """In the source's own unit, tokens as a rule."""
+    output_size: Ints
+    session: Ints
+    """A number for each session; `NO_SESSION` where a request has none."""
+    service_class: NDArray[np.int8]
+    started: float = 0.0
+    """Seconds since the epoch of the first arrival; 0 where the source has no wall clock."""
+    resolution: float = 0.0
+    """Seconds; arrivals finer than this were not recorded. 0: fine enough."""
+    notes: tuple[str, ...] = field(default=())
+    """What reading it had to mend, for the report."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        arrived: Sequence[float] | Floats,
+        *,
+        models: Sequence[str],
+        input_size: Sequence[int] | Ints,
+        output_size: Sequence[int] | Ints | None = None,
+        session: Sequence[int] | Ints | None = None,
+        service_class: ServiceClass = ServiceClass.STANDARD,
+    ) -> Self:
+        """From rows in any order: sorted, negative sizes clamped to zero, and both said in the notes.
+
+        `models` names each row's model. Raises BadTrace when there are no rows.
+        """
+        times = np.asarray(arrived, dtype=np.float64)
+        if not len(times):
+            raise BadTrace(f"{name} holds no requests.")
+        if not np.isfinite(times).all():
+            raise BadTrace(f"{name} has arrival times that are no numbers.")
+        count = len(times)
+        notes = []
+        if (backwards := int((np.diff(times) < 0).sum())) > 0:
+            notes.append(f"{backwards} arrivals were out of order and have been sorted")
+        order = np.argsort(times, kind="stable")
+        inputs, clamped_in = _sizes(input_size, count)
+        outputs, clamped_out = _sizes(output_size if output_size is not None else np.zeros(count), count)
+        if clamped_in + clamped_out:
+            notes.append(f"{clamped_in + clamped_out} negative sizes are taken as 0")
+        names = tuple(dict.fromkeys(models))
+        number = {model: index for index, model in enumerate(names)}
+        codes = np.fromiter((number[model] for model in models), dtype=np.int32, count=count)
+        sessions = np.full(count, NO_SESSION) if session is None else np.asarray(session, dtype=np.int64)
+        sorted_times = times[order]
+        return cls(
+            name=name,
+            arrived=sorted_times - sorted_times[0],
+            model=codes[order],
+            models=names,
+            input_size=inputs[order],
+            output_size=outputs[order],
+            session=sessions[order],
+            service_class=np.full(count, service_class, dtype=np.int8),
+            started=float(sorted_times[0]) if sorted_times[0] > FIRST_DATE else 0.0,
+            resolution=_resolution(sorted_times),
+            notes=tuple(notes),
+        )
+
+    def __len__(self) -> int:
+        return len(self.arrived)
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first arrival to the last."""
+        return float(self.arrived[-1])
+
+    @property
+    def rate(self) -> float:
+        """Mean requests per second over the span."""
+        return len(self) / self.span if self.span else float(len(self))
+
+    def take(self, chosen: NDArray[np.bool_] | Ints) -> Trace:
+        """These rows only, from the first of them on. Raises BadTrace when none is left."""
+        arrived = self.arrived[chosen]
+        if not len(arrived):
+            raise BadTrace(f"Nothing of {self.name} is left.")
+        return replace(
+            self,
+            arrived=arrived - arrived[0],
+            model=self.model[chosen],
+            input_size=self.input_size[chosen],
+            output_size=self.output_size[chosen],
+            session=self.session[chosen],
+            service_class=self.service_class[chosen],
+            started=self.started + float(arrived[0]) if self.started else 0.0,
+        )
+
+    def between(self, begin: float, end: float) -> Trace:
+        """What arrived in [begin, end), seconds from the start."""
+        return self.take((self.arrived >= begin) & (self.arrived < end))
+
+    def only(self, models: Sequence[str]) -> Trace:
+        """The requests of these models."""
+        wanted = [index for index, name in enumerate(self.models) if name in set(models)]
+        return self.take(np.isin(self.model, wanted))
+
+    def renamed(self, names: Mapping[str, str]) -> Trace:
+        """The same traffic for other models; several may become one. Raises BadTrace for an unknown name."""
+        if unknown := sorted(set(names) - set(self.models)):
+            known = ", ".join(self.models)
+            raise BadTrace(f"{self.name} has no model {', '.join(unknown)}; it has {known}.")
+        told = [names.get(model, model) for model in self.models]
+        models = tuple(dict.fromkeys(told))
+        codes = np.array([models.index(model) for model in told], dtype=np.int32)
+        return replace(self, models=models, model=codes[self.model])
+
+    def sized(self, factor: float) -> Trace:
+        """Inputs and outputs `factor` times as large, at least 1 where there was something."""
+
+        def scaled(sizes: Ints) -> Ints:
+            return np.where(sizes > 0, np.maximum(1, np.rint(sizes * factor)), 0).astype(np.int64)
+
+        return replace(self, input_size=scaled(self.input_size), output_size=scaled(self.output_size))
+
+    def spread(self, seed: int) -> Trace:
+        """Arrivals of a coarse clock moved about inside its ticks, evenly: else each tick is a burst."""
+        if not self.resolution:
+            return self
+        moved = self.arrived + np.random.default_rng(seed).uniform(0, self.resolution, len(self))
+        note = f"arrivals are spread inside ticks of {self.resolution:g} s, with seed {seed}"
+        order = np.argsort(moved, kind="stable")
+        kept = self.take(order)
+        moved = moved[order]
+        return replace(kept, arrived=moved - moved[0], resolution=0.0, notes=(*self.notes, note))
+
+
+def merged(traces: Sequence[Trace], name: str | None = None) -> Trace:
+    """Several traces as one, side by side by their wall clocks; from the same moment where they have none."""
+    timed = all(trace.started for trace in traces)
+    begin = min(trace.started for trace in traces) if timed else 0.0
+    shifts = [trace.started - begin if timed else 0.0 for trace in traces]
+    arrived = np.concatenate([t.arrived + shift for t, shift in zip(traces, shifts, strict=True)])
+    order = np.argsort(arrived, kind="stable")
+    models = tuple(dict.fromkeys(model for trace in traces for model in trace.models))
+    codes = [np.array([models.index(m) for m in t.models], dtype=np.int32)[t.model] for t in traces]
+    sessions, first_free = [], 0
+    for trace in traces:
+        sessions.append(np.where(trace.session == NO_SESSION, NO_SESSION, trace.session + first_free))
+        first_free += int(trace.session.max()) + 1
+    return Trace(
+        name=name or "+".join(trace.name for trace in traces),
+        arrived=arrived[order],
+        model=np.concatenate(codes)[order],
+        models=models,
+        input_size=np.concatenate([t.input_size for t in traces])[order],
+        output_size=np.concatenate([t.output_size for t in traces])[order],
+        session=np.concatenate(sessions)[order],
+        service_class=np.concatenate([t.service_class for t in traces])[order],
+        started=begin,
+        resolution=max(trace.resolution for trace in traces),
+        notes=tuple(f"{trace.name}: {note}" for trace in traces for note in trace.notes),
+    )
+
+
+def _sizes(sizes: Sequence[int] | Ints | Floats, count: int) -> tuple[Ints, int]:
+    found = np.asarray(sizes)
+    assert len(found) == count
+    return np.maximum(found, 0).astype(np.int64), int((found < 0).sum())
+
+
+def _resolution(times: Floats) -> float:
+    """The tick of the source's clock, when most arrivals share theirs with others; else 0."""
+    gaps = np.diff(times)
+    apart = gaps[gaps > 0]
+    if not len(apart) or len(apart) > len(gaps) / 2:
+        return 0.0
+    return float(apart.min())
