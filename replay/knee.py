@@ -107,16 +107,17 @@ def inflection(steps: Sequence[Step], limit: float | None) -> float | None:
     return float(rates[int(below.argmax())])
 
 
-def isotonic(values: Floats) -> Floats:
+def isotonic(values: Floats, weights: Floats | None = None) -> Floats:
     """The closest never-falling sequence in least squares, by pool-adjacent-violators (Ayer et al. 1955)."""
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        mean, count = float(value), 1
+    pools: list[tuple[float, float, int]] = []  # mean, weight, how many
+    for value, given in zip(values, np.ones(len(values)) if weights is None else weights, strict=True):
+        mean, weight, count = float(value), float(given), 1
         while pools and pools[-1][0] > mean:
-            before, earlier = pools.pop()
-            mean, count = (before * earlier + mean * count) / (earlier + count), earlier + count
-        pools.append((mean, count))
-    return np.concatenate([np.full(count, mean) for mean, count in pools])
+            before, other, earlier = pools.pop()
+            mean = (before * other + mean * weight) / (other + weight)
+            weight, count = other + weight, earlier + count
+        pools.append((mean, weight, count))
+    return np.concatenate([np.full(count, mean) for mean, _, count in pools])
 
 
 def _height(step: Step, target: float) -> float:
