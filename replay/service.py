@@ -1,4 +1,4 @@
-"""How long batches and loads really took, as something to draw from: the mean over cost, and its scatter. Pure.
+"""How long batches and loads really took, to draw from: the mean over cost, and its scatter. Pure.
 
 The scatter is kept as it was seen. A mean with a standard deviation has no tail, and a plan's p99 is
 made of the tail.
