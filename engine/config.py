@@ -1,14 +1,13 @@
 """Every setting, declared once. One reader: a TOML file, then `SERAI_*`, then flags; the last one wins.
 
-This is the only module that looks at the environment for settings. Values keep where they came from.
+Values keep where they came from; `engine/given.py` reads them there.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,66 +24,15 @@ from pydantic import (
     model_validator,
 )
 
+from engine import checks
 from engine.complaints import mistakes
-from engine.quantities import Bytes, Count, Maybe, Number, Seconds, Share, Words, about, as_size, words
+from engine.given import Origin as Origin
+from engine.given import SettingsError as SettingsError
+from engine.given import everything
+from engine.quantities import Bytes, Count, Maybe, Number, Seconds, Share, Words, words
 
 MiB = 2**20
 GiB = 2**30
-
-LEAST_MEMORY = 64 * MiB
-"""Bytes; less holds no model and its work."""
-
-
-class SettingsError(Exception):
-    """The settings cannot be used as they are; each line names where, which key, and what is wrong."""
-
-    def __init__(self, complaints: Sequence[str]) -> None:
-        super().__init__("\n".join(complaints))
-        self.complaints = list(complaints)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value came from: the kind of place, and its name as an operator would look for it."""
-
-    kind: Literal["default", "file", "env", "flag"] = "default"
-    name: str = "default"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def _devices(value: str) -> str:
-    names = [name.strip() for name in value.split(",")]
-    for name in names:
-        kind, _, which = name.partition(":")
-        good = {"auto": not which, "cpu": not which, "cuda": not which or which.isdecimal()}
-        if not good.get(kind, kind == "simulated" and bool(which)):
-            raise ValueError(f"{name!r} is no device; there are auto, cpu, cuda:N and simulated:NAME")
-    if len(set(names)) < len(names):
-        raise ValueError("a device is named twice")
-    return ",".join(names)
-
-
-def _base_path(value: str) -> str:
-    if value and (not value.startswith("/") or value.endswith("/") or set(value) & set("{}?#% ")):
-        raise ValueError("write it plainly, with a leading slash and no trailing one: /serai")
-    return value
-
-
-def _memory(value: int | None) -> int | None:
-    """A bare number is bytes, and whoever writes 2 means something else."""
-    if value is not None and value < LEAST_MEMORY:
-        meant = f"; did you mean {value}GiB?" if 0 < value < 1024 else ""
-        raise ValueError(f"{about(value)} is less than {as_size(LEAST_MEMORY)}, which holds no model{meant}")
-    return value
-
-
-def _url(value: str | None) -> str | None:
-    if value and not value.startswith(("http://", "https://")):
-        raise ValueError("expected a URL that starts with https:// or http://")
-    return value.rstrip("/") if value else None
-
 
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 
@@ -108,14 +56,28 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
-    host: str = _server("127.0.0.1", "address", "Address to listen on. Without keys only a loopback one.")
+    host: str = _server(
+        "127.0.0.1", "address", "Address to listen on. Without keys and users only a loopback one."
+    )
     port: Annotated[Number, Field(le=65535)] = _server(
         8080, "port", "Port to listen on; 0 takes any free one."
     )
     allowed_hosts: Words = _server(
         (), "names", "Names that a Host header may carry, beside the loopback ones and `host`."
     )
-    base_path: Annotated[str, AfterValidator(_base_path)] = _server(
+    cors_origins: Words = _server(
+        (), "origins", "Sites whose pages may call the models from a browser: `https://app.example`, or `*`."
+    )
+    auth: Literal["auto", "keys", "off"] = _server(
+        "auto",
+        "mode",
+        "Who may come in. `auto`: everybody on this machine until there is a key or a user, then only those; "
+        "`keys`: only those, always; `off`: everybody, on a loopback address.",
+    )
+    trusted_proxies: Annotated[Words, AfterValidator(checks.networks)] = _server(
+        (), "networks", "Proxies whose `X-Forwarded-*` headers are believed, as `10.0.0.5` or `10.0.0.0/24`."
+    )
+    base_path: Annotated[str, AfterValidator(checks.base_path)] = _server(
         "", "path", "Path under which a proxy shows this server; it is answered with and without it."
     )
     max_body_bytes: Bytes = _server(34 * MiB, "bytes", "Largest body of one request.")
@@ -127,14 +89,16 @@ class Settings(BaseModel):
     )
     log_level: Literal["debug", "info", "warning", "error"] = _server("info", "level", "Least level logged.")
     log_format: Literal["text", "json"] = _server("text", "format", "Lines for people or for machines.")
-    drain_limit: Seconds = _server(30.0, "duration", "Longest wait for requests in flight when stopping.")
+    drain_limit: Seconds = _server(
+        30.0, "duration", "Longest wait for requests in flight, when stopping and when draining a model."
+    )
 
-    devices: Annotated[str, AfterValidator(_devices)] = _device(
+    devices: Annotated[str, AfterValidator(checks.devices)] = _device(
         "auto",
         "names",
         "Devices, by comma: `cuda:0`, `cpu`, `simulated:NAME`. `auto`: every CUDA card and cpu.",
     )
-    memory: Annotated[Bytes | None, Maybe, AfterValidator(_memory)] = _device(
+    memory: Annotated[Bytes | None, Maybe, AfterValidator(checks.memory)] = _device(
         None,
         "bytes",
         "Memory of the first device that may be used; on cpu for weights and workspace. "
@@ -144,23 +108,46 @@ class Settings(BaseModel):
     slots: Annotated[Count | None, Maybe] = _device(
         None, "slots", "Batches that run at once on a device. Empty: one a core on cpu, two on a card."
     )
+    host_memory: Annotated[Bytes | None, Maybe] = _device(
+        None,
+        "bytes",
+        "Host memory that keeps weights which had to leave a card, so that they come back fast; "
+        "0 keeps none. Empty: a quarter of what is available.",
+    )
     threads_per_slot: Count = _device(1, "threads", "Threads of one slot on cpu.")
 
     catalog: Annotated[tuple[Folder, ...], BeforeValidator(words)] = _model(
         (), "directories", "Further catalogue directories; a later entry replaces an earlier one's."
+    )
+    catalog_watch: bool = _model(
+        True, "yes or no", "Whether changes of catalogue files take effect while serving."
+    )
+    schedule_timezone: Annotated[str | None, AfterValidator(checks.zone), Maybe] = _model(
+        None,
+        "time zone",
+        "Of `preheat` and `unload` in the catalogue, as `Europe/Paris`. Empty: the system's.",
     )
     store: Folder = _model(
         Path("~/.cache/serai"), "directory", "Where converted and downloaded weights are kept."
     )
     state_dir: Folder = _model(Path("~/.local/share/serai"), "directory", "Where the two databases live.")
     online: bool = _model(False, "yes or no", "Whether a model hub may be asked for weights.")
-    hub_endpoint: Annotated[str | None, AfterValidator(_url), Maybe] = _model(
+    hub_endpoint: Annotated[str | None, AfterValidator(checks.url), Maybe] = _model(
         None, "URL", "Another hub or a mirror. `HF_ENDPOINT` is read too."
     )
     hub_token: Annotated[str | None, Maybe] = _model(
         None, "secret", "Token for the hub. `HF_TOKEN` is read too. Never shown."
     )
     extras: Words = _model((), "names", "Optional packs to use beside the default one.")
+    tei_embed: Annotated[str | None, Maybe] = _model(
+        None, "model", "Model that answers `/embed`, `/embed_all`, `/embed_sparse` at the root, as TEI does."
+    )
+    tei_rerank: Annotated[str | None, Maybe] = _model(
+        None, "model", "Model that answers `/rerank` at the root."
+    )
+    tei_predict: Annotated[str | None, Maybe] = _model(
+        None, "model", "Model that answers `/predict` at the root."
+    )
 
     max_hold: Seconds = _residency(120.0, "duration", "Longest wait of a request for a cold model.")
     load_cooldown: Seconds = _residency(10.0, "duration", "Pause after a load that failed.")
@@ -186,10 +173,17 @@ class Settings(BaseModel):
     background_floor: Share = _schedule(
         0.05, "share", "Share of the device that background work always gets."
     )
+    window_share: Share = _schedule(
+        0.1, "share", "Of its class's target that a batch may wait for company, where waiting pays; 0: never."
+    )
     quantum: Seconds = _schedule(0.05, "duration", "Predicted length of one turn of text generation.")
 
     max_waiting_jobs: Count = _queue(20000, "jobs", "Most jobs that wait in the whole server.")
     max_model_jobs: Count = _queue(10000, "jobs", "Most jobs that wait for one model.")
+    max_model_cost: Count = _queue(
+        20_000_000, "cost", "Most work that waits for one model, in its own unit: tokens, pixels, pages."
+    )
+    max_key_jobs: Count = _queue(5000, "jobs", "Most jobs of one caller that wait for one model.")
     max_held_bytes: Bytes = _queue(1 * GiB, "bytes", "Host memory for bodies and prepared inputs.")
     max_batch_cost: Annotated[Count | None, Maybe] = _queue(
         None, "cost", "Largest batch, in the model's own unit. Empty: as memory and targets allow."
@@ -245,9 +239,6 @@ def declarations() -> Iterator[Declaration]:
         )
 
 
-_Given = tuple[str, object, Origin]
-
-
 def load(
     flags: Mapping[str, object] | None = None,
     *,
@@ -259,17 +250,7 @@ def load(
     `file` must exist; without it `SERAI_CONFIG`, `serai.toml` here, or the one in the user's
     configuration directory is read. Raises SettingsError with every complaint there is.
     """
-    path = _file(file, environ)
-    given = [
-        *_places(environ),
-        *(_toml(path) if path else ()),
-        *_environment(environ),
-        *(
-            (n.replace("-", "_"), v, Origin("flag", "flag"))
-            for n, v in (flags or {}).items()
-            if v is not None
-        ),
-    ]
+    given = everything(flags or {}, file, environ)
     known = Settings.model_fields
     complaints = [f"{origin}: {_unknown(name, value)}" for name, value, origin in given if name not in known]
     values = {name: value for name, value, _ in given if name in known}
@@ -285,42 +266,6 @@ def load(
         raise SettingsError(complaints)
     settings._origins = origins
     return settings
-
-
-def _file(asked: Path | None, environ: Mapping[str, str]) -> Path | None:
-    if asked is None and (named := environ.get("SERAI_CONFIG")):
-        asked = Path(named)
-    if asked is not None:
-        return asked
-    home = Path(environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    return next((p for p in (Path("serai.toml"), home / "serai" / "serai.toml") if p.is_file()), None)
-
-
-def _toml(path: Path) -> list[_Given]:
-    try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError([f"{path}: {error.strerror}"]) from None
-    except ValueError as error:
-        raise SettingsError([f"{path}: {error}"]) from None
-    return [(name, value, Origin("file", str(path))) for name, value in found.items()]
-
-
-def _places(environ: Mapping[str, str]) -> Iterator[_Given]:
-    """Defaults that follow the user's own directories."""
-    for name, variable in (("store", "XDG_CACHE_HOME"), ("state_dir", "XDG_DATA_HOME")):
-        if home := environ.get(variable):
-            yield name, Path(home) / "serai", Origin()
-
-
-def _environment(environ: Mapping[str, str]) -> Iterator[_Given]:
-    for name, variable in (("hub_endpoint", "HF_ENDPOINT"), ("hub_token", "HF_TOKEN")):
-        if variable in environ:
-            yield name, environ[variable], Origin("env", variable)
-    for variable in sorted(environ):
-        if variable.startswith("SERAI_") and variable != "SERAI_CONFIG":
-            name = variable.removeprefix("SERAI_").lower()
-            yield name, environ[variable], Origin("env", variable)
 
 
 def _unknown(name: str, value: object) -> str:

@@ -7,12 +7,14 @@ beside the messages, by reference. The messages that carry a reply are in `engin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import msgspec
 
 from engine.errors import Failure
 from engine.memory.footprint import Footprint
+from engine.requests import Chosen, ServiceClass
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ class Progress(msgspec.Struct, frozen=True):
     job: str
     text: str
     tokens: int
+    chosen: tuple[Chosen, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -91,9 +94,15 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """batcher -> memory manager: work waits for this unit."""
+    """batcher -> memory manager: work waits for this unit.
+
+    Told again when the unit is nowhere and what waits for it has become more or less urgent.
+    """
 
     unit: str
+    urgency: ServiceClass = ServiceClass.STANDARD
+    due: float = math.inf
+    """When the first job should be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,8 @@ class Need:
     """What it would hold with the first sequence that waits."""
     kv_want: int = 0
     """What it would hold with all that could join."""
+    urgency: ServiceClass = ServiceClass.STANDARD
+    """The most urgent class of what waits or goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +254,8 @@ class Unloaded:
 
     unit: str
     device: str
+    kept_bytes: int = 0
+    """What they take in host memory now; 0 when they are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +264,5 @@ class Observed:
 
     device: str
     foreign_bytes: int
+    allocated_bytes: int = 0
+    """What this process holds there: the ledger's lines explain it, or it is unattributed."""

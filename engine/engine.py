@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from engine.access.access import Access
 from engine.actors.actor import Address, Mailbox, Reply
-from engine.actors.messages import (
-    Conclude,
-    Intend,
-    Load,
-    MemoryMessage,
-    Pin,
-    RouterMessage,
-    StateMessage,
-    Submit,
-    Unload,
-    Unpin,
-)
+from engine.actors.messages import Estimate, RouterMessage, Spell, Submit, Tokenize
 from engine.catalog import Catalog
+from engine.closely import Closely
 from engine.config import Settings
-from engine.errors import DeadlineExceeded, EngineError, Stopped
+from engine.errors import DeadlineExceeded, QueueFull, StillLoading, Stopped
+from engine.estimates import Estimated, Tokens
 from engine.events import AnswerEncoded
+from engine.operators import Operators
+from engine.orders import Action, Order
+from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
+from engine.units import Units
 from engine.view import EngineView
-
-T = TypeVar("T")
 
 
 class Engine:
@@ -38,28 +33,37 @@ class Engine:
     def __init__(
         self,
         *,
-        catalog: Catalog,
+        units: Units,
         settings: Settings,
         session_key: bytes,
         router: Mailbox[RouterMessage],
-        memory: Mailbox[MemoryMessage],
-        state: Mailbox[StateMessage] | None,
+        operators: Operators,
         telemetry: Address[AnswerEncoded],
         view: Callable[[], EngineView],
         metrics: Callable[[], bytes],
+        access: Access,
+        closely: Closely,
+        recordings: Recordings,
     ) -> None:
-        self.catalog = catalog
+        self.closely = closely
+        self.recordings = recordings
+        self.operators = operators
         self.settings = settings
+        self.access = access
         self.session_key = session_key
         self.accepting = True
+        self._units = units
         self._router = router
-        self._memory = memory
-        self._state = state
         self._telemetry = telemetry
         self._view = view
         self._metrics = metrics
         self._in_flight = 0
         self._quiet = anyio.Event()
+
+    @property
+    def catalog(self) -> Catalog:
+        """What is served now; it may be another one the next time."""
+        return self._units.catalog
 
     def now(self) -> float:
         """The event loop's clock, which deadlines are on."""
@@ -68,11 +72,10 @@ class Engine:
     async def submit(self, request: Request) -> Response:
         """The whole answer. Raises EngineError. Cancelling it leaves no work behind."""
         self._enter()
+        self.recordings.seen(request)
         try:
-            with anyio.fail_at(request.deadline):
+            with _in_time(request):
                 return await self._router.ask(Submit, request=request)
-        except TimeoutError:
-            raise DeadlineExceeded from None
         finally:
             self._leave()
 
@@ -82,20 +85,46 @@ class Engine:
         What is written but not read waits here, at most the tokens that were asked for.
         """
         self._enter()
+        self.recordings.seen(request)
         send, receive = anyio.create_memory_object_stream[Delta](math.inf)
         reply: Reply[Response] = Reply(send.close)
         try:
             with send, receive:
                 self._router.post(reply, Submit(reply, request, send))
-                while (delta := await _next(receive, request.deadline)) is not None:
+                while (delta := await _next(receive, request)) is not None:
                     yield delta
-                with anyio.fail_at(request.deadline):
+                with _in_time(request):
                     response = await reply
             yield Delta("", 0, response)
-        except TimeoutError:
-            raise DeadlineExceeded from None
         finally:
             reply.closed = True
+            self._leave()
+
+    async def estimate(self, request: Request) -> Estimated:
+        """What it would cost and how it would fare now. Nothing of it is run. Raises EngineError."""
+        with self._aside():
+            return await self._router.ask(Estimate, request=request)
+
+    async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
+        """Each text as the model's tokenizer cuts it. No weights are loaded. Raises EngineError."""
+        with self._aside():
+            return await self._router.ask(Tokenize, model=model, texts=texts, special=special)
+
+    async def spell(self, model: str, ids: tuple[tuple[int, ...], ...], special: bool) -> list[str]:
+        """The texts that ids of the model's tokenizer stand for. Raises EngineError."""
+        with self._aside():
+            return await self._router.ask(Spell, model=model, ids=ids, special=special)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """As a request, though a tokenizer that is still fetched is waited for only as long as a model."""
+        self._enter()
+        try:
+            with anyio.fail_after(self.settings.max_hold):
+                yield
+        except TimeoutError:
+            raise StillLoading().after(1.0) from None
+        finally:
             self._leave()
 
     def encoded(self, model: str, seconds: float) -> None:
@@ -104,35 +133,35 @@ class Engine:
 
     def view(self) -> EngineView:
         """A copy of what there is to see."""
-        return self._view()
+        seen, operators = self._view(), self.operators
+        return replace(
+            seen,
+            accepting=self.accepting,
+            catalog=operators.catalog(),
+            acted=operators.audit.acted,
+            recorder=self.recordings.view,
+        )
 
     def metrics(self) -> bytes:
         """Prometheus' text format."""
-        return self._metrics()
+        return self._metrics() + self.access.exposition()
 
     async def load(self, model: str, who: str = "operator", reason: str = "") -> None:
         """Make it resident. Returns when it is."""
-        unit = self._unit(model)
-        await self._audited("load", unit, who, reason, lambda: self._memory.ask(Load, unit=unit))
+        await self.operators.operate(Order(Action.LOAD, model, who, reason))
 
     async def unload(self, model: str, who: str = "operator", reason: str = "") -> None:
         """Let it go as soon as its leases end. Returns when it is gone. A pinned one is refused."""
-        unit = self._unit(model)
-        await self._audited("unload", unit, who, reason, lambda: self._memory.ask(Unload, unit=unit))
+        await self.operators.operate(Order(Action.UNLOAD, model, who, reason))
 
     async def pin(self, model: str, who: str = "operator", reason: str = "") -> tuple[str, ...]:
         """Make it resident and keep it so, over restarts too. Returns which units no longer fit beside
         the pins. Raises NoRoom with the arithmetic when it does not fit itself."""
-        unit = self._unit(model)
-        return await self._audited(
-            "pin", unit, who, reason, lambda: self._memory.ask(Pin, unit=unit), pinned=unit
-        )
+        done = await self.operators.operate(Order(Action.PIN, model, who, reason))
+        return done.no_longer_fits
 
     async def unpin(self, model: str, who: str = "operator", reason: str = "") -> None:
-        unit = self._unit(model)
-        await self._audited(
-            "unpin", unit, who, reason, lambda: self._memory.ask(Unpin, unit=unit), unpinned=unit
-        )
+        await self.operators.operate(Order(Action.UNPIN, model, who, reason))
 
     async def drain(self, limit: float) -> bool:
         """Take nothing new, wait for what is in flight up to `limit` seconds; whether all of it ended.
@@ -149,34 +178,6 @@ class Engine:
         self._router.fail_unanswered(Stopped().after(1.0))
         return False
 
-    def _unit(self, model: str) -> str:
-        spec, profile = self.catalog.resolve(model)
-        return spec.unit(profile)
-
-    async def _audited(
-        self,
-        action: str,
-        unit: str,
-        who: str,
-        reason: str,
-        do: Callable[[], Awaitable[T]],
-        pinned: str | None = None,
-        unpinned: str | None = None,
-    ) -> T:
-        """The intent is on disk before anything happens, and how it ended after; where there is a disk."""
-        if self._state is None:
-            return await do()
-        intent = await self._state.ask(Intend, who=who, action=action, target=unit, reason=reason)
-        try:
-            outcome = await do()
-        except EngineError as error:
-            await self._state.ask(Conclude, intent=intent, who=who, outcome=error.code)
-            raise
-        await self._state.ask(
-            Conclude, intent=intent, who=who, outcome="ok", pinned=pinned, unpinned=unpinned
-        )
-        return outcome
-
     def _enter(self) -> None:
         if not self.accepting:
             raise Stopped().after(1.0)
@@ -188,10 +189,29 @@ class Engine:
             self._quiet.set()
 
 
-async def _next(receive: MemoryObjectReceiveStream[Delta], deadline: float) -> Delta | None:
+async def _next(receive: MemoryObjectReceiveStream[Delta], request: Request) -> Delta | None:
     """The next piece, or None after the last."""
-    with anyio.fail_at(deadline):
+    with _in_time(request):
         try:
             return await receive.receive()
         except anyio.EndOfStream:
             return None
+
+
+def _in_time(request: Request) -> AbstractContextManager[None]:
+    """Until its deadline, where it has one: a scope costs more than most of what is done in it."""
+    return nullcontext() if request.deadline == math.inf else _until(request.deadline)
+
+
+@contextmanager
+def _until(deadline: float) -> Iterator[None]:
+    """A refusal that comes after the deadline is of no use: the time was what was missing."""
+    try:
+        with anyio.fail_at(deadline):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded from None
+    except (QueueFull, StillLoading):
+        if anyio.current_time() >= deadline:
+            raise DeadlineExceeded from None
+        raise

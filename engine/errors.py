@@ -106,6 +106,31 @@ class QueueFull(EngineError):
     code = "QUEUE_FULL"
 
 
+class Paused(EngineError):
+    """An operator has paused this model; it will be resumed."""
+
+    code = "MODEL_PAUSED"
+    retry_after = 5.0
+
+
+class StillBusy(EngineError):
+    """What was to end before this could be done has not ended in time. Details: `left`."""
+
+    code = "MODEL_BUSY"
+
+
+class StateChanged(EngineError):
+    """Somebody else has acted since you looked; look again. Details: `version`, `changes`."""
+
+    code = "STATE_CHANGED"
+
+
+class CatalogRejected(EngineError):
+    """The catalogue's files cannot be used as they are; nothing was changed. Details: `complaints`."""
+
+    code = "CATALOG_INVALID"
+
+
 class ResourceExhausted(EngineError):
     """There is not enough free memory to run this input now."""
 
@@ -128,6 +153,30 @@ class Forbidden(EngineError):
     """This server does not take such a request from where it came."""
 
     code = "FORBIDDEN"
+
+
+class Unauthorized(EngineError):
+    """This server wants an API key: send it as `Authorization: Bearer ...`, or as `x-api-key`."""
+
+    code = "UNAUTHORIZED"
+
+
+class RateLimited(EngineError):
+    """This key asks for more than it may at once; try again later."""
+
+    code = "RATE_LIMITED"
+
+
+class UnknownPrincipal(EngineError):
+    """There is no such key or user."""
+
+    code = "NOT_FOUND"
+
+
+class UnknownRecording(EngineError):
+    """There is no such recording."""
+
+    code = "NOT_FOUND"
 
 
 class InferenceFailed(EngineError):

@@ -1,9 +1,13 @@
-"""One batch on one model, so that a job that is wrong fails alone. Runs on a slot's thread."""
+"""One batch on one model, so that a job that is wrong fails alone. Runs on a slot's thread.
+
+An error that means the end of the device is no job's: it comes out as DeviceLost.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from engine.adapters.family import GenerativeModel, Model, Prepared, Progressed
+from engine.devices.device import Device, DeviceLost
+from engine.devices.failures import out_of_memory
 from engine.errors import EngineError, InferenceFailed, ResourceExhausted
 from engine.requests import Encoded, Output, Scored
 
@@ -23,24 +29,26 @@ class Executed:
     out_of_memory: bool = False
 
 
-def execute(model: Model, jobs: Sequence[Prepared]) -> Executed:
-    """One output or error per job, in order. A batch that raises is halved until the culprit is alone."""
+def execute(model: Model, jobs: Sequence[Prepared], device: Device) -> Executed:
+    """One output or error per job, in order. A batch that raises is halved until the culprit is alone.
+
+    Raises DeviceLost.
+    """
     try:
         outputs = list(model.run(jobs))
         if len(outputs) != len(jobs):
             raise InferenceFailed(f"The model gave {len(outputs)} results for {len(jobs)} inputs.")
         return Executed([_finite(output) for output in outputs])
     except Exception as error:
-        exhausted = out_of_memory(error)
-        if exhausted:
-            _release_caches()
+        exhausted = _judged(error, device)
         if len(jobs) == 1:
             return Executed([_explained(error, exhausted)], exhausted)
         log.warning("a batch of %d failed and is halved: %r", len(jobs), error)
-        middle = len(jobs) // 2
-        first, second = execute(model, jobs[:middle]), execute(model, jobs[middle:])
-        exhausted = exhausted or first.out_of_memory or second.out_of_memory
-        return Executed(first.outputs + second.outputs, exhausted)
+    # Not in the handler: the error's frames hold the failed batch's tensors.
+    middle = len(jobs) // 2
+    first, second = execute(model, jobs[:middle], device), execute(model, jobs[middle:], device)
+    exhausted = exhausted or first.out_of_memory or second.out_of_memory
+    return Executed(first.outputs + second.outputs, exhausted)
 
 
 def advance(
@@ -49,13 +57,17 @@ def advance(
     running: Sequence[str],
     leaving: Sequence[str],
     seconds: float,
+    device: Device,
 ) -> tuple[Mapping[str, Progressed], bool]:
-    """One quantum, and whether memory ran out. When the model itself breaks, all its sequences fail."""
+    """One quantum, and whether memory ran out. When the model itself breaks, all its sequences fail.
+
+    Raises DeviceLost.
+    """
     try:
         return model.advance(joining, leaving, seconds), False
     except Exception as error:
+        exhausted = _judged(error, device)
         log.exception("a quantum failed")
-        exhausted = out_of_memory(error)
         failed = _explained(error, exhausted)
         everyone = [*joining, *(job for job in running if job not in joining)]
         try:
@@ -65,9 +77,19 @@ def advance(
         return {job: Progressed("", 0, failed) for job in everyone}, exhausted
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether `error` is an allocator's; torch is only looked at when it is there already."""
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+def _judged(error: Exception, device: Device) -> bool:
+    """Whether memory ran out; if so, what the allocator kept for later is free again.
+
+    Raises DeviceLost when the device did not survive.
+    """
+    if device.lost_by(error):
+        raise DeviceLost(f"{device.name}: {error}") from error
+    exhausted = out_of_memory(error)
+    if exhausted:
+        # The frames that raised hold what they had allocated.
+        traceback.clear_frames(error.__traceback__)
+        device.release_caches()
+    return exhausted
 
 
 def _explained(error: Exception, exhausted: bool) -> EngineError:
@@ -95,10 +117,3 @@ def _finite(output: Output | EngineError) -> Output | EngineError:
 
 def _all_finite(values: Any) -> bool:
     return not np.issubdtype(values.dtype, np.floating) or bool(np.isfinite(values).all())
-
-
-def _release_caches() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

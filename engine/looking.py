@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -10,9 +12,12 @@ from engine.actors.batcher import Batcher
 from engine.actors.memory_manager import MemoryManager
 from engine.actors.router import Router
 from engine.actors.telemetry import Telemetry
-from engine.catalog import Catalog, ModelSpec
+from engine.catalog import ModelSpec
 from engine.devices.device import Device
+from engine.memory.placement import alarm
 from engine.memory.residency import Residency, Resident
+from engine.orders import CATALOGUE, EVERY_MODEL, RECORDINGS
+from engine.units import Units
 from engine.view import DeviceView, EngineView, ModelView, ResidencyView
 
 STATES = {
@@ -24,11 +29,22 @@ STATES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Who belongs to whom, made once a look: there may be hundreds of models and of units."""
+
+    spare: Collection[tuple[str, str]]
+    units: dict[str, list[str]] = field(default_factory=dict)  # by model
+    ever: dict[str, list[str]] = field(default_factory=dict)  # those that have left too
+    residents: dict[str, list[Resident]] = field(default_factory=dict)  # by unit
+    running: Counter[str] = field(default_factory=Counter)  # jobs by unit
+
+
 class Looking:
     def __init__(
         self,
         *,
-        catalog: Catalog,
+        units: Units,
         devices: Mapping[str, Device],
         router: Router,
         batcher: Batcher,
@@ -36,7 +52,7 @@ class Looking:
         telemetry: Telemetry,
         held_limit: int,
     ) -> None:
-        self._catalog = catalog
+        self._units = units
         self._devices = devices
         self._router = router
         self._dispatch = batcher.dispatch
@@ -45,19 +61,68 @@ class Looking:
         self._held_limit = held_limit
 
     def view(self) -> EngineView:
+        index = self._index()
         return EngineView(
-            models=tuple(self._model(spec) for spec in self._catalog),
+            models=tuple(self._model(spec, index) for spec in self._units.catalog),
             devices=tuple(self._device(device) for device in self._devices.values()),
             held_bytes=self._router.held_bytes,
             held_limit=self._held_limit,
             totals=dict(self._telemetry.totals),
+            host={kept.unit: kept.nbytes for kept in self._custody.held.host},
+            host_limit=self._custody.held.host.budget_bytes,
         )
 
-    def _model(self, spec: ModelSpec) -> ModelView:
-        units = dict.fromkeys(spec.unit(profile) for profile in (None, *spec.profiles))
+    def resident(self, unit: str) -> bool:
+        """Whether it is somewhere, or will be, and is not about to leave."""
+        return any(not r.yielding for r in self._custody.held.copies(unit))
+
+    def paused(self, model: str) -> bool:
+        """Whether it takes no new requests."""
+        return bool(self._router.paused & {model, EVERY_MODEL})
+
+    def left(self, units: Collection[str]) -> dict[str, int]:
+        """What these units still have to do: requests that are prepared, jobs that wait and that run."""
+        dispatch = self._dispatch
+        batches = [batch for batch in dispatch.running.values() if batch.run.lease.unit in units]
+        sequences = sum(len(dispatch.sequences.get(unit, ())) for unit in units)
+        return {
+            "preparing": self._router.preparing(units),
+            "waiting": sum(len(dispatch.lanes.get(unit, ())) for unit in units),
+            "running": sequences or sum(len(batch.jobs) for batch in batches),
+        }
+
+    def briefly(self, model: str) -> str:
+        """How a model is, or the catalogue, in a few words for the audit."""
+        if model == CATALOGUE:
+            return f"{len(self._units.catalog)} models"
+        if model == RECORDINGS:
+            return ""
+        if model == EVERY_MODEL:
+            return "paused" if model in self._router.paused else "open"
+        units = [*self._units.versions(model)]
+        there = [r for r in self._custody.held.residents.values() if r.unit in units]
+        states = [STATES[r.state] for r in there if r.state is not Residency.ABSENT]
+        pinned = ["pinned"] if any(r.pinned for r in there) else []
+        paused = ["paused"] if model in self._router.paused else []
+        return ", ".join([*(dict.fromkeys(states) or ["available"]), *pinned, *paused])
+
+    def _index(self) -> _Index:
+        index = _Index(spare=self._custody.held.spare())
+        for unit, model, present in self._units.all():
+            index.ever.setdefault(model, []).append(unit)
+            if present:
+                index.units.setdefault(model, []).append(unit)
+        for resident in self._custody.held.residents.values():
+            index.residents.setdefault(resident.unit, []).append(resident)
+        for batch in self._dispatch.running.values():
+            index.running[batch.run.lease.unit] += len(batch.jobs)
+        return index
+
+    def _model(self, spec: ModelSpec, index: _Index) -> ModelView:
+        units = index.units.get(spec.id, ())
         now, dispatch = anyio.current_time(), self._dispatch
         lanes = [lane for unit in units if (lane := dispatch.lanes.get(unit))]
-        there = [r for r in self._custody.held.residents.values() if r.unit in units]
+        there = [r for unit in units for r in index.residents.get(unit, ())]
         states = [r.state for r in there if r.state is not Residency.ABSENT]
         # Of several residencies the most usable one is the model's.
         state = next((state for state in STATES if state in states), Residency.ABSENT)
@@ -66,17 +131,18 @@ class Looking:
         return ModelView(
             id=spec.id,
             state=STATES[state],
-            residencies=tuple(self._residency(r) for r in there if r.state is not Residency.ABSENT),
+            residencies=tuple(self._residency(r, index) for r in there if r.state is not Residency.ABSENT),
             waiting=sum(map(len, lanes)),
             waiting_cost=sum(lane.cost for lane in lanes),
             oldest=max((now - lane.oldest_arrival() for lane in lanes if len(lane)), default=0.0),
-            in_flight=sum(len(b.jobs) for b in dispatch.running.values() if b.run.lease.unit in units),
-            loads=sum(changes[unit, "loaded"] for unit in units),
-            evictions=sum(changes[unit, "evicted"] for unit in units),
+            in_flight=sum(index.running[unit] for unit in units),
+            loads=sum(changes[unit, "loaded"] for unit in index.ever.get(spec.id, ())),
+            evictions=sum(changes[unit, "evicted"] for unit in index.ever.get(spec.id, ())),
             last_error=_error(failed) if failed else None,
+            paused=self.paused(spec.id),
         )
 
-    def _residency(self, resident: Resident) -> ResidencyView:
+    def _residency(self, resident: Resident, index: _Index) -> ResidencyView:
         now = anyio.current_time()
         return ResidencyView(
             unit=resident.unit,
@@ -87,19 +153,25 @@ class Looking:
             leases=resident.leases,
             since=now - resident.since,
             idle=0.0 if resident.busy else now - resident.last_used,
-            why=self._why(resident),
-            floor_bytes=self._custody.held.floor(resident.unit, resident.footprint),
+            why=self._why(resident, index),
+            floor_bytes=self._custody.held.floor(resident.unit, resident.device),
+            thrashing=self._custody.thrashing(resident.unit, resident.device, now),
         )
 
-    def _why(self, resident: Resident) -> str:
+    def _why(self, resident: Resident, index: _Index) -> str:
         if resident.state is Residency.FAILED and resident.failure is not None:
             return resident.failure.message
         if resident.pinned:
-            return "pinned"
+            slots = self._custody.held.pins[resident.unit].slots
+            return "pinned" if slots == 1 else f"pinned, with room for {slots} batches at once"
         if resident.yielding:
             return "makes room as soon as its work ends"
-        if resident.busy or resident.unit in self._custody.wanted:
+        if resident.busy or resident.unit in self._custody.held.wanted:
             return "has work"
+        if resident.key in index.spare:
+            return "a second copy; leaves first when room is needed"
+        if resident.why and not resident.demand:
+            return f"loaded ahead: {resident.why}"
         return "used before; leaves when room is needed"
 
     def _device(self, device: Device) -> DeviceView:
@@ -114,6 +186,10 @@ class Looking:
             slots=device.slots,
             busy_slots=len(running),
             busy_seconds=self._telemetry.device_seconds[device.name],
+            unattributed_bytes=self._custody.held.unattributed(device.name),
+            alarm=alarm(self._custody.held, device.name),
+            utilisation=device.last_seen.utilisation,
+            temperature=device.last_seen.temperature,
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +13,11 @@ from anyio import to_thread
 from filelock import BaseFileLock, FileLock, Timeout
 from sqlite_utils import Database
 
-from engine.actors import state_store
+from engine.actors import recorder, state_store
 from engine.adapters.family import Family, family
 from engine.catalog import Catalog, ModelSpec
 from engine.config import Settings, SettingsError
+from engine.devices import host
 from engine.devices.available import open_devices
 from engine.devices.device import Device
 from engine.errors import InvalidInput, UnknownModel
@@ -38,6 +41,8 @@ class Parts:
     traffic: Database | None = None
     lock: BaseFileLock | None = None
     """Held as long as the engine lives: its databases have one writer."""
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch, for what happens at a time of day."""
 
 
 def scheduling_rules(settings: Settings) -> SchedulingRules:
@@ -55,6 +60,9 @@ def scheduling_rules(settings: Settings) -> SchedulingRules:
         },
         max_waiting_jobs=settings.max_waiting_jobs,
         max_model_jobs=settings.max_model_jobs,
+        max_model_cost=settings.max_model_cost,
+        max_key_jobs=settings.max_key_jobs,
+        window_share=settings.window_share,
     )
 
 
@@ -69,13 +77,22 @@ def memory_rules(settings: Settings) -> MemoryRules:
     )
 
 
+def host_memory(settings: Settings) -> int:
+    """Bytes for weights that had to leave a card."""
+    if settings.host_memory is not None:
+        return settings.host_memory
+    return host.available_memory() // 4
+
+
 def wrong_pins(settings: Settings, catalog: Catalog) -> Iterator[str]:
-    """A complaint for each pin that names nothing, with the nearest id."""
-    for name in settings.pins:
+    """A complaint for each pin, and each model of a TEI route, that names nothing, with the nearest id."""
+    roots = [(key, getattr(settings, key)) for key in ("tei_embed", "tei_rerank", "tei_predict")]
+    for key, name in [*(("pins", pin) for pin in settings.pins), *roots]:
         try:
-            catalog.resolve(name.partition("@")[0])
+            if name:
+                catalog.resolve(name.partition("@")[0])
         except (UnknownModel, InvalidInput) as error:
-            yield f"{settings.origin('pins')}: pins: {error}"
+            yield f"{settings.origin(key)}: {key}: {error}"
 
 
 def only_one(settings: Settings) -> BaseFileLock:
@@ -103,8 +120,8 @@ def only_one(settings: Settings) -> BaseFileLock:
 async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
     """Devices, sources and databases as the settings name them.
 
-    Raises SettingsError for pins that the catalogue lacks, more memory than there is, and a
-    `state_dir` that another server uses.
+    Raises SettingsError for pins that the catalogue lacks, more memory than there is, a `state_dir`
+    that another server uses, and a database that is damaged.
     """
     if wrong := list(wrong_pins(settings, catalog)):
         raise SettingsError(wrong)
@@ -117,12 +134,17 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
         settings.hub_token,
         frozenset(settings.extras),
     )
-    state = await to_thread.run_sync(state_store.open_database, settings.state_dir / "state.db", "full")
-    traffic = None
-    if settings.recording:
-        traffic = await to_thread.run_sync(
-            state_store.open_database, settings.state_dir / "traffic.db", "normal"
-        )
+    try:
+        _not_emptied(settings.state_dir)
+        state = await to_thread.run_sync(_opened, settings.state_dir / "state.db", "full", state_store.check)
+        traffic = None
+        if settings.recording:
+            update = recorder.migrations.apply
+            path = settings.state_dir / "traffic.db"
+            traffic = await to_thread.run_sync(_opened, path, "normal", update)
+    except SettingsError:
+        lock.release()
+        raise
     return Parts(
         devices=tuple(devices),
         locate=lambda spec: sources.locate(spec, among=catalog),
@@ -133,3 +155,25 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
         traffic=traffic,
         lock=lock,
     )
+
+
+def _not_emptied(folder: Path) -> None:
+    """A server that had keys must not open itself because its file lost its content. Raises SettingsError."""
+    path = folder / "state.db"
+    if (folder / "traffic.db").exists() and path.exists() and not path.stat().st_size:
+        said = f"{path} is empty, though a server has run here: its keys, pins and audit are gone"
+        raise SettingsError([f"state_dir: {said}. Put a copy back, or remove the file to start anew."])
+
+
+def _opened(path: Path, synchronous: str, check: Callable[[Database], object]) -> Database:
+    """Raises SettingsError that says which file and what to do, for one that cannot be used."""
+    db = None
+    try:
+        db = state_store.open_database(path, synchronous)
+        check(db)
+    except sqlite3.Error as error:
+        if db is not None:
+            db.close()
+        said = f"{path} cannot be used: {error}. Move it away with its -wal and -shm files; a new one is made"
+        raise SettingsError([f"state_dir: {said}, without what was kept in it."]) from None
+    return db

@@ -9,20 +9,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from engine.adapters.family import Family, Prepared, Preparer
+from engine.adapters.family import Cutting, Family, Preparer
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, LoadFailed
-from engine.offload import Offload
-from engine.requests import Item, Options, Task
+from engine.errors import EngineError, InvalidInput, LoadFailed
+from engine.offload import Offload, contained
+
+if TYPE_CHECKING:
+    from engine.adapters.preparing.cutting import Cutter
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
 class _Making:
     """A preparer that is being made; whoever asks meanwhile waits for it."""
 
+    spec: ModelSpec
     done: anyio.Event = field(default_factory=anyio.Event)
     preparer: Preparer | None = None
     error: EngineError | None = None
@@ -42,18 +48,46 @@ class Preparation:
         self._preparing = preparing  # quick and often
         self._made: dict[str, _Making] = {}
 
-    async def prepare(
-        self, key: str, spec: ModelSpec, task: Task, items: Sequence[Item], options: Options
-    ) -> list[Prepared | EngineError]:
-        """One entry per item. Raises what `Preparer.prepare` raises, or why there is no preparer."""
+    def ready(self, key: str, spec: ModelSpec) -> Preparer | None:
+        """The preparer, where it was made for this entry."""
+        making = self._made.get(key)
+        return making.preparer if making is not None and making.spec is spec else None
+
+    async def preparer(self, key: str, spec: ModelSpec) -> Preparer:
+        """The preparer, made now if need be. Raises why there is none."""
+        return self.ready(key, spec) or await self._preparer(key, spec)
+
+    async def each(self, works: Sequence[Callable[[], R]]) -> list[R | Exception]:
+        """All of it where such work is done, one after the other; what each gave, or raised."""
+
+        def all_of_it() -> list[R | Exception]:
+            return [_tried(work) for work in works]
+
+        return await self._preparing(all_of_it)
+
+    async def cutter(self, key: str, spec: ModelSpec) -> Cutter:
+        """The tokenizer of a model, to be shown. Raises InvalidInput when it has none."""
         preparer = await self._preparer(key, spec)
-        return await self._preparing(partial(preparer.prepare, task, items, options))
+        if isinstance(preparer, Cutting):
+            return preparer.cutter
+        raise InvalidInput(f"{spec.id} has no tokenizer that could be shown.")
+
+    async def beside(self, work: Callable[[], R]) -> R:
+        """Quick work on a preparer, where such work is done."""
+        return await self._preparing(work)
+
+    def cost_unit(self, spec: ModelSpec) -> str:
+        """What a cost of 1 is. Quick once a preparer of the model was made."""
+        return self._family(spec.family).cost_unit
 
     async def _preparer(self, key: str, spec: ModelSpec) -> Preparer:
-        """Made once however many ask; a failure is told to all who waited, and the next ask tries again."""
+        """Made once however many ask; a failure is told to all who waited, and the next ask tries again.
+
+        Another `spec` is another preparer, be it equal to the one before: its files may not be.
+        """
         making = self._made.get(key)
-        if making is None:
-            making = self._made[key] = _Making()
+        if making is None or making.spec is not spec:
+            making = self._made[key] = _Making(spec)
             try:
                 making.preparer = await self._opening(partial(self._make, spec))
             except EngineError as error:
@@ -62,7 +96,7 @@ class Preparation:
                 text = f"The tokenizer or processor of {spec.id} could not be made: {error}"
                 making.error = LoadFailed(text, error_class=type(error).__name__)
             finally:
-                if making.preparer is None:
+                if making.preparer is None and self._made.get(key) is making:
                     del self._made[key]
                 making.done.set()
         await making.done.wait()
@@ -82,3 +116,10 @@ class Preparation:
                 permanent=True,
             )
         return family.preparer(spec, self._locate(spec))
+
+
+def _tried(work: Callable[[], R]) -> R | Exception:
+    try:
+        return contained(work)()
+    except Exception as error:
+        return error

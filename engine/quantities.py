@@ -95,6 +95,7 @@ def _empty_is_none(value: object) -> object:
 
 Number = Annotated[int, BeforeValidator(_number), Field(ge=0)]
 Count = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+Real = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Share = Annotated[float, BeforeValidator(_number), Field(ge=0, lt=1)]
 Bytes = Annotated[int, BeforeValidator(size)]
 Seconds = Annotated[float, BeforeValidator(seconds)]

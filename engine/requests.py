@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class Item:
 
     id: str | None = None
     text: str | None = None
+    tokens: tuple[int, ...] | None = None
+    """Instead of a text: ids of the model's own tokenizer."""
     images: tuple[Media, ...] = ()
     audio: Media | None = None
     video: Media | None = None
@@ -95,6 +97,14 @@ class ExtractOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must be a word of: a JSON schema, a regular expression or a Lark grammar."""
+
+    kind: Literal["json_schema", "regex", "lark"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateOptions:
     max_new_tokens: int = 256
     temperature: float = 0.0  # 0: greedy
@@ -106,6 +116,22 @@ class GenerateOptions:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     raw: bool = False  # the prompt goes to the model as it is, without the chat template
     messages: tuple[Mapping[str, Any], ...] = ()  # instead of a prompt: a conversation
+    tools: tuple[Mapping[str, Any], ...] = ()  # functions that a conversation's answer may call
+    grammar: Grammar | None = None
+    top_logprobs: int | None = None  # None: no chances; 0: of the chosen tokens; more: of the likeliest too
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the conversation and its tools, text at four a character as Python may hold it."""
+        return 4 * sum(_characters(each) for each in (*self.messages, *self.tools))
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(_characters(each) for each in value.values())
+    return sum(map(_characters, value)) if isinstance(value, list | tuple) else 0
 
 
 Options = EncodeOptions | ScoreOptions | ExtractOptions | GenerateOptions
@@ -215,10 +241,28 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
+class Chance:
+    """What a token spells, and the natural logarithm of the chance that the model gave it."""
+
+    spelled: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A token of an answer, and the likeliest ones at its place, best first."""
+
+    chance: Chance
+    top: tuple[Chance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     text: str
     finish_reason: str  # stop | length
     token_ids: tuple[int, ...] = ()
+    chosen: tuple[Chosen, ...] = ()
+    """The tokens that the text is made of, where their chances were asked for."""
 
 
 Output = Encoded | Scored | Extracted | Generated
@@ -256,3 +300,4 @@ class Delta:
     text: str
     tokens: int
     done: Response | None = None
+    chosen: tuple[Chosen, ...] = ()

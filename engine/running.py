@@ -5,15 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 from sqlite_utils import Database
 
 from engine.actors import state_store
-from engine.actors.actor import Mailbox, supervise
-from engine.actors.messages import Flush, KeepCurves, MemoryMessage, Pin, StateMessage
+from engine.actors.actor import Mailbox, Reply, supervise
+from engine.actors.messages import (
+    Flush,
+    KeepCurves,
+    KeepWorkspaces,
+    MemoryMessage,
+    Pause,
+    Pin,
+    StateMessage,
+)
 from engine.actors.recorder import Recorder
+from engine.boxes import Boxes, open_boxes
 from engine.catalog import Catalog
 from engine.config import Settings
 from engine.conversation import Observed
@@ -22,16 +33,19 @@ from engine.engine import Engine
 from engine.errors import EngineError
 from engine.parts import Parts, real_parts
 from engine.scheduling.curve import RuntimeCurve
-from engine.scheduling.dispatch import Dispatch
-from engine.wiring import Boxes, Wired, open_boxes, slots_of, wire
+from engine.units import Units, base
+from engine.watching import watch
+from engine.wiring import Wired, slots_of, wire
+from engine.wishes import Pinned
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CURVES_EVERY = 60.0
 """Seconds between writes of what was learned."""
 
 FOREIGN_EVERY = 1.0
-"""Seconds between looks at what others hold on a card."""
+"""Seconds between looks at what a device holds."""
 
 CLOSING = 10.0
 """Seconds that closing may take: after a crash there may be nobody left who answers."""
@@ -47,8 +61,12 @@ async def open_engine(
         wired = wire(settings, catalog, parts, boxes)
         async with anyio.create_task_group() as tasks:
             _start(tasks, settings, parts, boxes, wired)
+            await tasks.start(wired.operators.run, name="Operators")
             try:
-                await _pin_all(wired.engine, boxes.memory, [*settings.pins, *_kept_pins(parts.state)])
+                await _pin_all(wired, boxes.memory, _wishes(settings, parts.state))
+                tasks.start_soon(wired.timekeeper.run, name="Timekeeper")
+                if settings.catalog_watch and wired.units.catalog.directories:
+                    tasks.start_soon(watch, wired.units, wired.operators, parts.opening)
                 yield wired.engine
             finally:
                 with anyio.move_on_after(CLOSING, shield=True):
@@ -65,14 +83,25 @@ def _start(tasks: TaskGroup, settings: Settings, parts: Parts, boxes: Boxes, wir
     for slot, make in wired.runners.items():
         tasks.start_soon(supervise, make, name=slot)
     if parts.traffic is not None:
-        recorder = Recorder(boxes.recorder, parts.traffic, keep_days=settings.record_days)
+        engine = wired.engine
+        recorder = Recorder(
+            boxes.recorder,
+            parts.traffic,
+            keep_days=settings.record_days,
+            look=engine.view,
+            shown=engine.recordings.show,
+        )
         tasks.start_soon(recorder.run, name="Recorder")
     if parts.state is not None:
         tasks.start_soon(state_store.StateStore(boxes.state, parts.state).run, name="StateStore")
         wired.dispatch.sizing.curves |= _learned(state_store.curves(parts.state))
-        tasks.start_soon(_keep_learning, wired.dispatch, boxes.state)
+        wired.custody.learn(state_store.workspaces(parts.state))
+        for model in state_store.paused(parts.state):
+            boxes.router.tell(Pause(Reply(), model))
+        tasks.start_soon(_keep_learning, wired, boxes.state)
+        tasks.start_soon(wired.engine.access.watch)
     for device in parts.devices:
-        if device.kind == "cuda":
+        if device.watched:
             tasks.start_soon(_watch, device, boxes.memory)
 
 
@@ -86,41 +115,67 @@ def _learned(
     return curves
 
 
-async def _keep_learning(dispatch: Dispatch, state: Mailbox[StateMessage]) -> None:
+async def _keep_learning(wired: Wired, state: Mailbox[StateMessage]) -> None:
     while True:
         await anyio.sleep(CURVES_EVERY)
-        await _keep(dispatch, state)
+        await _keep(wired, state)
 
 
-async def _keep(dispatch: Dispatch, state: Mailbox[StateMessage]) -> None:
-    points = {key: curve.points() for key, curve in dispatch.sizing.curves.items()}
-    await state.ask(KeepCurves, curves=points)
+async def _keep(wired: Wired, state: Mailbox[StateMessage]) -> None:
+    """By the names that units have after a restart: what a version that is leaving knew is forgotten."""
+    curves = {key: curve.points() for key, curve in wired.dispatch.sizing.curves.items()}
+    await state.ask(KeepCurves, curves=_by_base(wired.units, curves))
+    await state.ask(KeepWorkspaces, workspaces=_by_base(wired.units, wired.custody.learned()))
 
 
-def _kept_pins(state: Database | None) -> list[str]:
-    return state_store.pins(state) if state is not None else []
+def _by_base(units: Units, learned: Mapping[tuple[str, str], T]) -> dict[tuple[str, str], T]:
+    serving = {units.serving(base(unit)) for unit, _ in learned if units.serves(base(unit))}
+    return {(base(unit), device): known for (unit, device), known in learned.items() if unit in serving}
 
 
-async def _pin_all(engine: Engine, memory: Mailbox[MemoryMessage], names: list[str]) -> None:
-    """Pins are loaded before traffic is admitted. One that cannot be is an alarm, not an end."""
+def _wishes(settings: Settings, state: Database | None) -> list[Pinned]:
+    """What the settings pin, and what operators pinned before; of the same unit what the operator said."""
+    kept = state_store.pins(state) if state is not None else []
+    return [*kept, *(Pinned(name) for name in settings.pins)]
 
-    async def pin(name: str) -> None:
+
+async def _pin_all(wired: Wired, memory: Mailbox[MemoryMessage], wishes: list[Pinned]) -> None:
+    """Pins are loaded before traffic is admitted. One that cannot be is an alarm, not an end; it is kept
+    for when the catalogue has it again."""
+    units, pins = wired.units, wired.operators.pins
+
+    async def pin(wish: Pinned) -> None:
         try:
-            spec, profile = engine.catalog.resolve(name.partition("@")[0])
-            await memory.ask(Pin, unit=name if "@" in name else spec.unit(profile))
+            serving = units.serving(wish.unit)
+            await memory.ask(Pin, unit=serving, device=wish.device, min_slots=wish.min_slots)
         except EngineError as error:
-            log.error("the pin of %s does not hold: %s", name, error)
+            log.error("the pin of %s does not hold: %s", wish.unit, error)
 
+    for wish in wishes:
+        unit = _unit(units, wish.unit)
+        pins.setdefault(unit, replace(wish, unit=unit))
     async with anyio.create_task_group() as tasks:
-        for name in dict.fromkeys(names):
-            tasks.start_soon(pin, name)
+        for wish in pins.values():
+            tasks.start_soon(pin, wish)
+
+
+def _unit(units: Units, name: str) -> str:
+    """What the catalogue calls the unit that a pin names: a unit, a model, an alias, a profile."""
+    if units.serves(name) or "@" in name:
+        return name
+    try:
+        spec, profile = units.catalog.resolve(name)
+    except EngineError:
+        return name
+    return spec.unit(profile)
 
 
 async def _watch(device: Device, memory: Mailbox[MemoryMessage]) -> None:
-    """Tell the memory manager what others hold on the card."""
+    """Tell the memory manager what others hold on the device, and what we do."""
     while True:
         await anyio.sleep(FOREIGN_EVERY)
-        memory.tell(Observed(device.name, device.foreign_bytes()))
+        seen = await device.seen()
+        memory.tell(Observed(device.name, seen.foreign_bytes, seen.allocated_bytes))
 
 
 async def _close(parts: Parts, boxes: Boxes, wired: Wired) -> None:
@@ -133,7 +188,8 @@ async def _close(parts: Parts, boxes: Boxes, wired: Wired) -> None:
     if parts.traffic is not None:
         await boxes.recorder.ask(Flush)
     if parts.state is not None:
-        await _keep(wired.dispatch, boxes.state)
+        await _keep(wired, boxes.state)
+        await wired.engine.access.keep()
     for database in (parts.state, parts.traffic):
         if database is not None:
             database.close()

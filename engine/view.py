@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from engine.orders import CatalogDone
+from engine.records.views import RecorderView
+
 
 @dataclass(frozen=True, slots=True)
 class ResidencyView:
@@ -20,6 +23,7 @@ class ResidencyView:
     idle: float = 0.0  # seconds since its last lease ended
     why: str = ""  # why it is resident, or why it is not
     floor_bytes: int = 0  # the least that it needs beside its weights to run
+    thrashing: bool = False  # evicted and loaded again, over and over
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class ModelView:
     loads: int = 0
     evictions: int = 0
     last_error: Mapping[str, object] | None = None
+    paused: bool = False  # takes no new requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,25 @@ class DeviceView:
     slots: int = 0
     busy_slots: int = 0
     busy_seconds: float = 0.0  # device-seconds spent since the server started
+    unattributed_bytes: int = 0  # held by our allocator beyond what the lines say; below zero when less
+    alarm: str = ""  # what is wrong with it, where something is
+    utilisation: float | None = None  # share of the time that its driver saw it compute
+    temperature: float | None = None  # degrees Celsius
 
     @property
     def used_bytes(self) -> int:
         return sum(self.lines.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """The catalogue that is served, and what is wrong with its files as they are now."""
+
+    directories: tuple[str, ...] = ()
+    models: int = 0
+    version: int = 0
+    complaints: tuple[str, ...] = ()
+    last_change: CatalogDone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +84,15 @@ class EngineView:
     held_bytes: int = 0  # bodies and prepared inputs in host memory
     held_limit: int = 0
     totals: Mapping[str, int] = field(default_factory=dict)  # requests by outcome
+    host: Mapping[str, int] = field(
+        default_factory=dict
+    )  # bytes in host memory of weights that left, by unit
+    host_limit: int = 0
+    catalog: CatalogView = CatalogView()
+    acted: int = 0  # grows with each act of an operator that begins or ends
+    recorder: RecorderView = field(default_factory=RecorderView)
+
+    @property
+    def thrashing(self) -> bool:
+        """Whether units turn each other out, over and over."""
+        return any(r.thrashing for model in self.models for r in model.residencies)

@@ -3,57 +3,51 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from engine.actors.actor import Actor, Address, Mailbox
+from engine.access import rows
+from engine.access.access import Access, StateBox
+from engine.actors import state_store
+from engine.actors.actor import Actor, Address
 from engine.actors.batcher import Batcher
 from engine.actors.memory_manager import MemoryManager
 from engine.actors.messages import (
-    BatcherMessage,
     Event,
-    MemoryMessage,
-    RecorderMessage,
-    RouterMessage,
-    StateMessage,
-    TelemetryMessage,
 )
 from engine.actors.model_runner import ModelRunner
 from engine.actors.router import Intake, Router
 from engine.actors.telemetry import Telemetry
 from engine.adapters.family import GenerativeModel, Model
+from engine.audit import Audit
+from engine.boxes import Boxes
 from engine.catalog import Catalog
+from engine.changeover import Changeover
+from engine.closely import Closely
 from engine.config import Settings
-from engine.conversation import Run
+from engine.devices.device import Device
 from engine.engine import Engine
+from engine.journal import Journal
+from engine.loading import Loading
 from engine.looking import Looking
 from engine.memory.custody import Custody
 from engine.memory.holdings import Holdings
-from engine.memory.ledger import Ledger
-from engine.parts import Parts, memory_rules, scheduling_rules
+from engine.memory.host_tier import HostTier
+from engine.memory.ledger import Ledger, Line
+from engine.operators import Operators
+from engine.parts import Parts, host_memory, memory_rules, scheduling_rules
 from engine.payloads import Payloads
 from engine.preparation import Preparation
+from engine.presence import Presence
+from engine.recordings import Recordings
 from engine.scheduling.dispatch import Dispatch
+from engine.scheduling.rules import SchedulingRules
+from engine.snapshot import Snapshotting
+from engine.timekeeper import Timekeeper, zone_of
 from engine.units import Units, on_devices
-
-ASKS = 10_000
-"""Requests that may lie in a mailbox unread; the loop is far behind when so many do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Boxes:
-    """Every actor's mailbox. They outlive the actors, so that wiring has no cycles."""
-
-    router: Mailbox[RouterMessage]
-    batcher: Mailbox[BatcherMessage]
-    memory: Mailbox[MemoryMessage]
-    telemetry: Mailbox[TelemetryMessage]
-    recorder: Mailbox[RecorderMessage]
-    state: Mailbox[StateMessage]
-    runners: dict[str, Mailbox[Run]]
+from engine.wishes import Pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +58,11 @@ class Wired:
     actors: tuple[Actor[Any], ...]
     runners: dict[str, Callable[[], ModelRunner]]
     dispatch: Dispatch
+    custody: Custody
     models: dict[tuple[str, str], Model | GenerativeModel]
-
-
-@contextmanager
-def open_boxes(slots: list[str]) -> Iterator[Boxes]:
-    with ExitStack() as stack:
-        yield Boxes(
-            router=stack.enter_context(Mailbox(ASKS)),
-            batcher=stack.enter_context(Mailbox(ASKS)),
-            memory=stack.enter_context(Mailbox(ASKS)),
-            telemetry=stack.enter_context(Mailbox(ASKS)),
-            recorder=stack.enter_context(Mailbox(ASKS)),
-            state=stack.enter_context(Mailbox(ASKS)),
-            runners={slot: stack.enter_context(Mailbox(1)) for slot in slots},
-        )
+    units: Units
+    operators: Operators
+    timekeeper: Timekeeper
 
 
 def slots_of(parts: Parts) -> dict[str, tuple[str, int]]:
@@ -86,87 +70,213 @@ def slots_of(parts: Parts) -> dict[str, tuple[str, int]]:
     return {f"{d.name}/{n}": (d.name, n) for d in parts.devices for n in range(d.slots)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What several of those who are made here have in common."""
+
+    settings: Settings
+    parts: Parts
+    boxes: Boxes
+    units: Units
+    rules: SchedulingRules
+    observers: list[Address[Event]]
+    payloads: Payloads = field(default_factory=Payloads)
+    models: dict[tuple[str, str], Model | GenerativeModel] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> dict[str, Device]:
+        return {device.name: device for device in self.parts.devices}
+
+
 def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wired:
-    catalog = on_devices(catalog, {device.kind for device in parts.devices})
-    units, payloads = Units(catalog, settings.max_batch_cost), Payloads()
-    rules, slots = scheduling_rules(settings), slots_of(parts)
-    devices = {device.name: device for device in parts.devices}
-    models: dict[tuple[str, str], Model | GenerativeModel] = {}
-    observers: list[Address[Event]] = [boxes.telemetry]
+    units = Units(on_devices(catalog, {device.kind for device in parts.devices}), settings.max_batch_cost)
+    access = access_of(settings, parts, boxes)
+    journal = Journal()
+    observers: list[Address[Event]] = [boxes.telemetry, access.usage, journal]
     if parts.traffic is not None:
         observers.append(boxes.recorder)
-    memory = MemoryManager(
-        boxes.memory,
-        custody=_custody(settings, units, parts),
-        units=units,
-        devices=devices,
-        models=models,
-        locate=parts.locate,
-        family=parts.family,
-        opening=parts.opening,
-        batcher=boxes.batcher,
-        observers=observers,
-    )
-    batcher = Batcher(
-        boxes.batcher,
-        dispatch=Dispatch(units.facts, rules, {slot: device for slot, (device, _) in slots.items()}),
-        max_hold=settings.max_hold,
-        payloads=payloads,
-        memory=boxes.memory,
-        runners=boxes.runners,
-        router=boxes.router,
-        observers=observers,
-    )
-    router = Router(
-        boxes.router,
-        catalog=catalog,
-        units=units,
-        rules=rules,
-        intake=Intake(settings.max_held_bytes, settings.preparation_backlog, settings.max_hold),
-        preparation=Preparation(parts.locate, parts.family, parts.opening, parts.preparing),
-        payloads=payloads,
-        batcher=boxes.batcher,
-        observers=observers,
-    )
+    common = _Common(settings, parts, boxes, units, scheduling_rules(settings), observers)
+    memory, batcher, router = _memory(common), _batcher(common), _router(common)
     telemetry = Telemetry(boxes.telemetry)
     looking = Looking(
-        catalog=catalog,
-        devices=devices,
+        units=units,
+        devices=common.devices,
         router=router,
         batcher=batcher,
         memory=memory,
         telemetry=telemetry,
         held_limit=settings.max_held_bytes,
     )
+    operators = _operators(common, looking)
     engine = Engine(
-        catalog=catalog,
+        units=units,
         settings=settings,
         session_key=(settings.session_key or secrets.token_hex()).encode(),
         router=boxes.router,
-        memory=boxes.memory,
-        state=boxes.state if parts.state is not None else None,
+        operators=operators,
         telemetry=boxes.telemetry,
         view=looking.view,
         metrics=partial(telemetry.exposition, looking.view),
+        access=access,
+        recordings=Recordings(
+            boxes.recorder if parts.traffic is not None else None,
+            operators.audit,
+            Snapshotting(settings, units, memory.custody, batcher.dispatch, parts.devices, operators.pins),
+        ),
+        closely=Closely(
+            units=units,
+            dispatch=batcher.dispatch,
+            custody=memory.custody,
+            journal=journal,
+            devices=parts.devices,
+        ),
     )
-    runners = {
+    return Wired(
+        engine=engine,
+        actors=(telemetry, memory, batcher, router),
+        runners=_runners(common),
+        dispatch=batcher.dispatch,
+        custody=memory.custody,
+        models=common.models,
+        units=units,
+        operators=operators,
+        timekeeper=_timekeeper(common, operators, looking),
+    )
+
+
+def _memory(common: _Common) -> MemoryManager:
+    parts, units = common.parts, common.units
+    loading = Loading(
+        units=units,
+        devices=common.devices,
+        models=common.models,
+        locate=parts.locate,
+        family=parts.family,
+        opening=parts.opening,
+    )
+    return MemoryManager(
+        common.boxes.memory,
+        custody=_custody(common.settings, units, parts),
+        loading=loading,
+        batcher=common.boxes.batcher,
+        observers=common.observers,
+    )
+
+
+def _batcher(common: _Common) -> Batcher:
+    boxes, slots = common.boxes, slots_of(common.parts)
+    devices = {slot: device for slot, (device, _) in slots.items()}
+    kinds = {device.name: device.kind for device in common.parts.devices}
+    return Batcher(
+        boxes.batcher,
+        dispatch=Dispatch(common.units.facts, common.rules, devices, kinds),
+        max_hold=common.settings.max_hold,
+        payloads=common.payloads,
+        memory=boxes.memory,
+        runners=boxes.runners,
+        router=boxes.router,
+        observers=common.observers,
+    )
+
+
+def _router(common: _Common) -> Router:
+    settings, parts = common.settings, common.parts
+    return Router(
+        common.boxes.router,
+        units=common.units,
+        rules=common.rules,
+        intake=Intake(
+            settings.max_held_bytes,
+            settings.preparation_backlog,
+            settings.max_hold,
+            settings.preparation_threads,
+        ),
+        preparation=Preparation(parts.locate, parts.family, parts.opening, parts.preparing),
+        payloads=common.payloads,
+        batcher=common.boxes.batcher,
+        memory=common.boxes.memory,
+        observers=common.observers,
+    )
+
+
+def _runners(common: _Common) -> dict[str, Callable[[], ModelRunner]]:
+    return {
         slot: partial(
             ModelRunner,
-            boxes.runners[slot],
+            common.boxes.runners[slot],
             name=slot,
             slot=number,
-            device=devices[device],
-            models=models,
-            payloads=payloads,
-            batcher=boxes.batcher,
+            device=common.devices[device],
+            models=common.models,
+            payloads=common.payloads,
+            batcher=common.boxes.batcher,
         )
-        for slot, (device, number) in slots.items()
+        for slot, (device, number) in slots_of(common.parts).items()
     }
-    actors = (telemetry, memory, batcher, router)
-    return Wired(engine, actors, dict(runners), batcher.dispatch, models)
+
+
+def _operators(common: _Common, looking: Looking) -> Operators:
+    settings, parts, boxes, units = common.settings, common.parts, common.boxes, common.units
+    last = state_store.last_action(parts.state) if parts.state is not None else 0
+    pins: dict[str, Pinned] = {}
+    changeover = Changeover(
+        units=units,
+        router=boxes.router,
+        batcher=boxes.batcher,
+        memory=boxes.memory,
+        resident=looking.resident,
+        pins=pins,
+        drain_limit=settings.drain_limit,
+    )
+    return Operators(
+        units=units,
+        kinds={device.kind for device in parts.devices},
+        audit=Audit(
+            boxes.state if parts.state is not None else None,
+            last,
+            looking.briefly,
+            boxes.recorder if parts.traffic is not None else None,
+        ),
+        changeover=changeover,
+        presence=Presence(units=units, changeover=changeover, memory=boxes.memory, pins=pins),
+        router=boxes.router,
+        opening=parts.opening,
+        left=looking.left,
+        paused=looking.paused,
+        drain_limit=settings.drain_limit,
+    )
+
+
+def _timekeeper(common: _Common, operators: Operators, looking: Looking) -> Timekeeper:
+    return Timekeeper(
+        units=common.units,
+        operators=operators,
+        memory=common.boxes.memory,
+        resident=looking.resident,
+        left=looking.left,
+        clock=common.parts.clock,
+        zone=zone_of(common.settings.schedule_timezone),
+    )
+
+
+def access_of(settings: Settings, parts: Parts, boxes: Boxes) -> Access:
+    """Who may come in; without a database there are neither keys nor users, and none can be made."""
+    if parts.state is None:
+        return Access(settings)
+    return Access(settings, StateBox(boxes.state), rows.known(parts.state))
 
 
 def _custody(settings: Settings, units: Units, parts: Parts) -> Custody:
     ledgers = {d.name: Ledger(d.total_bytes, settings.headroom) for d in parts.devices}
-    held = Holdings(units.facts, ledgers, {d.name: d.kind for d in parts.devices})
+    for device in parts.devices:
+        ledgers[device.name].hold(Line.CONTEXT, "", device.context_bytes)
+    tiered = [d.name for d in parts.devices if d.host_tier]
+    held = Holdings(
+        units.facts,
+        ledgers,
+        {d.name: d.kind for d in parts.devices},
+        {d.name: d.slots for d in parts.devices},
+        HostTier(host_memory(settings) if tiered else 0),
+        tiered,
+    )
     return Custody(held, memory_rules(settings))

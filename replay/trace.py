@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -25,6 +26,28 @@ class BadTrace(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """What one request asked for, as far as a recording says. Requests that ask the same share one."""
+
+    task: str
+    costs: tuple[int, ...]
+    """Of each job, in its model's own unit."""
+    kv_tokens: int = 0
+    """That its sequences could have come to hold, where text is written."""
+    deadline: float = math.inf
+    """Seconds from its arrival."""
+    principal: str = ""
+
+    def sized(self, factor: float) -> Kind:
+        costs = tuple(max(1, round(cost * factor)) for cost in self.costs)
+        return replace(self, costs=costs, kv_tokens=round(self.kv_tokens * factor))
+
+
+UNSAID = -1
+"""The kind of a request of which only sizes are known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Every column is (n,). `arrived` is in seconds since the first arrival and never falls."""
 
@@ -39,6 +62,11 @@ class Trace:
     session: Ints
     """A number for each session; `NO_SESSION` where a request has none."""
     service_class: NDArray[np.int8]
+    row: Ints
+    """Which row of its source each is; copies of a request share it."""
+    kind: Ints
+    """Index into `kinds`; `UNSAID` where the source knows sizes only."""
+    kinds: tuple[Kind, ...] = ()
     started: float = 0.0
     """Seconds since the epoch of the first arrival; 0 where the source has no wall clock."""
     resolution: float = 0.0
@@ -90,10 +118,25 @@ class Trace:
             output_size=outputs[order],
             session=sessions[order],
             service_class=np.full(count, service_class, dtype=np.int8),
+            row=order,
+            kind=np.full(count, UNSAID),
             started=float(sorted_times[0]) if sorted_times[0] > FIRST_DATE else 0.0,
             resolution=_resolution(sorted_times),
             notes=tuple(notes),
         )
+
+    def told(
+        self,
+        *,
+        service_class: NDArray[np.int8],
+        kind: Ints,
+        kinds: tuple[Kind, ...],
+        started: float,
+        notes: tuple[str, ...],
+    ) -> Trace:
+        """The same with what only a recording knows of each row, in the order of these rows."""
+        known = {"service_class": service_class, "kind": kind, "kinds": kinds}
+        return replace(self, **known, started=started, notes=notes)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.arrived)
@@ -121,6 +164,8 @@ class Trace:
             output_size=self.output_size[chosen],
             session=self.session[chosen],
             service_class=self.service_class[chosen],
+            row=self.row[chosen],
+            kind=self.kind[chosen],
             started=self.started + float(arrived[0]) if self.started else 0.0,
         )
 
@@ -149,7 +194,12 @@ class Trace:
         def scaled(sizes: Ints) -> Ints:
             return np.where(sizes > 0, np.maximum(1, np.rint(sizes * factor)), 0).astype(np.int64)
 
-        return replace(self, input_size=scaled(self.input_size), output_size=scaled(self.output_size))
+        return replace(
+            self,
+            input_size=scaled(self.input_size),
+            output_size=scaled(self.output_size),
+            kinds=tuple(kind.sized(factor) for kind in self.kinds),
+        )
 
     def spread(self, seed: int) -> Trace:
         """Arrivals of a coarse clock moved about inside its ticks, evenly: else each tick is a burst."""
@@ -173,7 +223,11 @@ def merged(traces: Sequence[Trace], name: str | None = None) -> Trace:
     models = tuple(dict.fromkeys(model for trace in traces for model in trace.models))
     codes = [np.array([models.index(m) for m in t.models], dtype=np.int32)[t.model] for t in traces]
     sessions, first_free = [], 0
-    for trace in traces:
+    begins = np.cumsum([0, *(int(t.row.max()) + 1 for t in traces)]).tolist()
+    rows = [trace.row + begin for trace, begin in zip(traces, begins, strict=False)]
+    kinds, offsets = [], np.cumsum([0, *(len(t.kinds) for t in traces)]).tolist()
+    for trace, offset in zip(traces, offsets, strict=False):
+        kinds.append(np.where(trace.kind == UNSAID, UNSAID, trace.kind + offset))
         sessions.append(np.where(trace.session == NO_SESSION, NO_SESSION, trace.session + first_free))
         first_free += int(trace.session.max()) + 1
     return Trace(
@@ -185,6 +239,9 @@ def merged(traces: Sequence[Trace], name: str | None = None) -> Trace:
         output_size=np.concatenate([t.output_size for t in traces])[order],
         session=np.concatenate(sessions)[order],
         service_class=np.concatenate([t.service_class for t in traces])[order],
+        row=np.concatenate(rows)[order],
+        kind=np.concatenate(kinds)[order],
+        kinds=tuple(kind for trace in traces for kind in trace.kinds),
         started=begin,
         resolution=max(trace.resolution for trace in traces),
         notes=tuple(f"{trace.name}: {note}" for trace in traces for note in trace.notes),

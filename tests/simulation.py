@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
+from engine import catalog as catalogues
 from engine.adapters import simulated
 from engine.adapters.family import Family
 from engine.catalog import Catalog, ModelSpec
@@ -13,10 +15,12 @@ from engine.config import Settings
 from engine.devices.device import Device
 from engine.devices.simulated import Simulated
 from engine.engine import Engine
-from engine.offload import Inline
+from engine.offload import Inline, Offload
 from engine.parts import Parts
 from engine.requests import EncodeOptions, GenerateOptions, Item, Request, Task
 from engine.running import open_engine
+
+R = TypeVar("R")
 
 MIB = 2**20
 
@@ -37,6 +41,13 @@ def model(name: str, tasks: tuple[str, ...] = ("encode",), **fields: object) -> 
     )
 
 
+def device(
+    name: str = "simulated:a", *, slots: int = 1, memory: int = 4096 * MIB, **options: Any
+) -> Simulated:
+    """One for `engine(devices=...)`; `options` are those of `Simulated`: how fast it is and how it fails."""
+    return Simulated(name, slots=slots, memory=memory, **options)
+
+
 def catalog(*models: ModelSpec) -> Catalog:
     return Catalog({m.id: m for m in models}, {})
 
@@ -51,6 +62,15 @@ def prompt(model: str, text: str, tokens: int, id: str = "g", **fields: object) 
     return Request(id, Task.GENERATE, model, (Item(text=text),), options, **fields)  # type: ignore[arg-type]
 
 
+class Brittle:
+    """An offload whose reading of catalogue files breaks in a way that nobody foresaw."""
+
+    async def __call__(self, work: Callable[[], R], /) -> R:
+        if getattr(work, "func", None) in (catalogues.load, catalogues.stamp):
+            raise KeyError("maybe")
+        return work()
+
+
 @asynccontextmanager
 async def engine(
     models: Catalog,
@@ -59,13 +79,14 @@ async def engine(
     slots: int = 1,
     family: Callable[[str], Family] = lambda name: simulated.FAMILY,
     devices: tuple[Device, ...] | None = None,
+    opening: Offload | None = None,
     **settings: object,
 ) -> AsyncIterator[Engine]:
     parts = Parts(
         devices=devices or (Simulated("simulated:a", slots=slots, memory=memory),),
         locate=lambda spec: Path("/"),
         family=family,
-        opening=Inline(),
+        opening=opening or Inline(),
         preparing=Inline(),
     )
     chosen = Settings.model_validate({"devices": "simulated:a", "headroom": 0.0} | settings)

@@ -17,6 +17,8 @@ FORBIDDEN = {
     "web/console": {"torch", "transformers"},
     "engine/scheduling": LOOP | {"torch", "numpy"},
     "engine/memory": LOOP | {"torch", "numpy"},
+    "engine/access/limits.py": LOOP | {"torch"},
+    "engine/access/principals.py": LOOP | {"torch"},
     "engine/catalog.py": LOOP | {"torch"},
     "engine/config.py": LOOP | {"torch"},
     "engine/requests.py": LOOP | {"torch"},

@@ -11,13 +11,34 @@ import jinja2
 from aiohttp import web
 
 import engine as product
+from engine.access.principals import allowed
 from engine.resources import bundled
-from web.api import encode, extract, generate, health, models, pools, score, status
+from web.access import account, keys, login, users
+from web.api import (
+    admin,
+    encode,
+    estimate,
+    extract,
+    generate,
+    health,
+    models,
+    openai,
+    openapi,
+    pools,
+    recordings,
+    rerank,
+    score,
+    status,
+    tei,
+)
+from web.console import routes as console
+from web.cors import cors_headers
 from web.engine import Engine
 from web.intake import Intake
-from web.keys import ENGINE, INTAKE, POOLS, SNAPSHOTS, SOCKETS
+from web.keys import ENGINE, INTAKE, POOLS, REFERENCE, SNAPSHOTS, SOCKETS
 from web.middleware import MIDDLEWARES, common_headers
-from web.pages import home
+from web.openapi import routes as openapi_routes
+from web.pages import home, reference
 from web.snapshots import Snapshots
 from web.wire.items import Limits
 
@@ -30,6 +51,8 @@ ROUTES = (
     web.get("/readyz", health.ready),
     web.get("/health", health.health),
     web.get("/metrics", health.metrics),
+    web.get("/openapi.json", openapi.document),
+    web.get("/docs/api", reference.page),
     web.get("/ws/status", status.worker),
     web.get("/ws/cluster-status", status.cluster),
     web.get("/v1/models", models.list_models),
@@ -39,21 +62,56 @@ ROUTES = (
     web.post("/v1/score/{model:.+}", score.score),
     web.post("/v1/extract/{model:.+}", extract.extract),
     web.post("/v1/generate/{model:.+}", generate.generate),
+    web.post("/v1/rerank", rerank.v1),
+    web.post("/v2/rerank", rerank.v2),
+    web.post("/v1/estimate", estimate.estimate),
+    *tei.ROUTES,
+    *openai.ROUTES,
     web.post("/v1/pools", pools.create),
     web.get("/v1/pools", pools.list_pools),
     web.get("/v1/pools/{pool}", pools.show),
     web.post("/v1/pools/{pool}/renew", pools.renew),
     web.delete("/v1/pools/{pool}", pools.delete),
+    web.get("/login", login.page),
+    web.post("/login", login.enter),
+    web.post("/first-run", login.first),
+    web.post("/logout", login.leave),
+    web.get("/account", account.page),
+    web.post("/account/password", account.password),
+    web.get("/v1/admin/models/{model:.+}", admin.show),
+    web.post("/v1/admin/models/{model:.+}/{action}", admin.act),
+    web.get("/v1/admin/catalog", admin.catalog),
+    web.post("/v1/admin/catalog/reload", admin.reload_catalog),
+    web.get("/v1/admin/audit", admin.audit),
+    web.get("/v1/admin/devices", admin.devices),
+    web.get("/v1/admin/recordings", recordings.list_recordings),
+    web.post("/v1/admin/recordings/start", recordings.start),
+    web.post("/v1/admin/recordings/stop", recordings.stop),
+    web.post("/v1/admin/recordings/trim", recordings.trim),
+    web.get("/v1/admin/recordings/{recording}", recordings.show),
+    web.delete("/v1/admin/recordings/{recording}", recordings.delete),
+    web.get("/v1/admin/recordings/{recording}/export", recordings.export),
+    web.post("/v1/admin/recordings/{recording}/import", recordings.take_in),
+    web.post("/v1/admin/pause", admin.pause),
+    web.post("/v1/admin/resume", admin.resume),
+    web.get("/v1/admin/keys", keys.list_keys),
+    web.post("/v1/admin/keys", keys.create),
+    web.delete("/v1/admin/keys/{key}", keys.revoke),
+    web.get("/v1/admin/users", users.list_users),
+    web.post("/v1/admin/users", users.create),
+    web.delete("/v1/admin/users/{user}", users.remove),
+    web.post("/v1/admin/users/{user}/password", users.password),
+    web.post("/v1/admin/users/{user}/role", users.role),
     web.static("/static", _STATIC),
 )
 
 
 def under(base: str) -> Iterator[web.AbstractRouteDef]:
     """All routes again, below a path."""
-    for route in ROUTES:
+    for route in (*ROUTES, *console.ROUTES):
         if isinstance(route, web.RouteDef):
             yield web.route(route.method, base + route.path, route.handler, **route.kwargs)
-        else:
+        elif isinstance(route, web.StaticDef):
             yield web.static(base + route.prefix, route.path)
 
 
@@ -65,11 +123,16 @@ def make_app(engine: Engine) -> web.Application:
     app[INTAKE] = Intake(settings.max_body_bytes, Limits(settings.max_items, settings.max_item_text_bytes))
     app[SNAPSHOTS] = Snapshots(engine, product.__version__)
     app[POOLS] = pools.Pools()
+    app[REFERENCE] = openapi_routes.of(ROUTES)
     app[SOCKETS] = WeakSet()
-    app.add_routes(ROUTES)
+    app[login.DOOR] = login.Door()
+    app.add_routes(ROUTES + console.ROUTES)
     if settings.base_path:  # a proxy may take the prefix away, or pass it on; probes come without it
         app.add_routes(under(settings.base_path))
     app.on_response_prepare.append(common_headers)
+    app.on_response_prepare.append(cors_headers)
     app.on_shutdown.append(status.close_all)
-    aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(bundled("templates")), autoescape=True)
+    pages = aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(bundled("templates")), autoescape=True)
+    pages.globals["allowed"] = allowed  # allowed(principal, "operate"), for what a page offers
+    console.begin(app)
     return app

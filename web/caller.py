@@ -42,6 +42,14 @@ def deadline(headers: Mapping[str, str], now: float) -> float:
     return now + left / 1000
 
 
+def principal(headers: Mapping[str, str], key: bytes) -> str:
+    """Whose a request is on a server without keys: a keyed hash of the token it brings; empty without one."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        return ""
+    return _hashed(token.strip(), key)
+
+
 def session(headers: Mapping[str, str], key: bytes) -> str | None:
     """What groups the calls of one pipeline: a keyed hash of its session or trace id."""
     named = headers.get("X-Serai-Session", "")[:_MAX_SESSION]
@@ -50,4 +58,8 @@ def session(headers: Mapping[str, str], key: bytes) -> str | None:
         named = traced["trace"] if traced else ""
     if not named.strip("0"):
         return None
-    return hmac.new(key, named.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:16]
+    return _hashed(named, key)
+
+
+def _hashed(text: str, key: bytes) -> str:
+    return hmac.new(key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:16]

@@ -5,10 +5,38 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from engine.access.access import Access
 from engine.catalog import Catalog
+from engine.closely import Closely
 from engine.config import Settings
+from engine.estimates import Estimated, Tokens
+from engine.orders import CatalogDone, Done, Order
+from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
 from engine.view import EngineView
+from engine.wishes import Audited
+
+
+class Operators(Protocol):
+    """What an operator may have done. It goes on when whoever asked for it leaves."""
+
+    async def operate(self, order: Order) -> Done:
+        """Returns when it is done."""
+        ...
+
+    async def reload_catalog(
+        self, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        """Serve what the catalogue's files say now."""
+        ...
+
+    def version(self, model: str) -> int:
+        """The number of the last act on the model with this id."""
+        ...
+
+    async def history(self, limit: int, target: str | None = None) -> list[Audited]:
+        """What was done, the newest first."""
+        ...
 
 
 class Engine(Protocol):
@@ -19,6 +47,11 @@ class Engine(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def access(self) -> Access:
+        """Keys and users, and who may do what."""
+        ...
 
     @property
     def session_key(self) -> bytes:
@@ -42,6 +75,18 @@ class Engine(Protocol):
         """An async generator, which is closed when the caller leaves. It never waits for its reader."""
         ...
 
+    async def estimate(self, request: Request) -> Estimated:
+        """What it would cost and how it would fare now. Nothing of it is run."""
+        ...
+
+    async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
+        """Each text as the model's tokenizer cuts it, `special`: with the tokens around it."""
+        ...
+
+    async def spell(self, model: str, ids: tuple[tuple[int, ...], ...], special: bool) -> list[str]:
+        """The texts that ids of the model's tokenizer stand for."""
+        ...
+
     def encoded(self, model: str, seconds: float) -> None:
         """An answer of `model` was written in so many seconds."""
         ...
@@ -52,16 +97,13 @@ class Engine(Protocol):
         """Prometheus text."""
         ...
 
-    async def load(self, model: str) -> None:
-        """Returns when it is resident."""
+    @property
+    def closely(self) -> Closely:
+        """What pages about one thing need."""
         ...
 
-    async def unload(self, model: str) -> None:
-        """Returns when it is gone."""
-        ...
+    @property
+    def operators(self) -> Operators: ...
 
-    async def pin(self, model: str) -> tuple[str, ...]:
-        """Which units no longer fit beside what is pinned."""
-        ...
-
-    async def unpin(self, model: str) -> None: ...
+    @property
+    def recordings(self) -> Recordings: ...

@@ -28,17 +28,25 @@ class MethodNotAllowed(EngineError):
 STATUS: Mapping[type[EngineError], int] = {
     errors.InvalidInput: 400,
     errors.InputTooLong: 400,
+    errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.UnknownModel: 404,
+    errors.UnknownPrincipal: 404,
+    errors.UnknownRecording: 404,
     NotFound: 404,
     MethodNotAllowed: 405,
     # Not 504: the published client would send the request again until its whole budget is spent.
     errors.DeadlineExceeded: 408,
+    errors.StillBusy: 409,
+    errors.StateChanged: 409,
     errors.BodyTooLarge: 413,
+    errors.CatalogRejected: 422,
     errors.WeightsUnavailable: 424,
+    errors.RateLimited: 429,
     errors.InferenceFailed: 500,
     errors.LoadFailed: 502,
     errors.StillLoading: 503,
+    errors.Paused: 503,
     errors.QueueFull: 503,
     errors.ResourceExhausted: 503,
     errors.RunnerCrashed: 503,
@@ -49,6 +57,9 @@ STATUS: Mapping[type[EngineError], int] = {
 
 # The client sends this code again three times at most: the request may be what killed the runner.
 _WIRE_CODE: Mapping[type[EngineError], str] = {errors.RunnerCrashed: errors.ResourceExhausted.code}
+
+_FINAL = (408, 500, 502, 507)
+"""Where no time is told, another try ends the same. OpenAI's clients would send these again unasked."""
 
 
 def status(error: EngineError) -> int:
@@ -67,6 +78,10 @@ def headers(error: EngineError) -> dict[str, str]:
         wait = 1.0
     if wait is not None and math.isfinite(wait):
         found["Retry-After"] = f"{wait:.3f}".rstrip("0").rstrip(".")
+    elif status(error) in _FINAL:
+        found["X-Should-Retry"] = "false"
+    if status(error) == HTTPStatus.UNAUTHORIZED:
+        found["WWW-Authenticate"] = 'Bearer realm="serai"'
     return found
 
 

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from web.api.pools import Pools
     from web.engine import Engine
     from web.intake import Intake
+    from web.openapi.routes import Route
     from web.snapshots import Snapshots
 
 ENGINE: web.AppKey[Engine] = web.AppKey("engine")
 INTAKE: web.AppKey[Intake] = web.AppKey("intake")
 SNAPSHOTS: web.AppKey[Snapshots] = web.AppKey("snapshots")
 POOLS: web.AppKey[Pools] = web.AppKey("pools")
+REFERENCE: web.AppKey[tuple[Route, ...]] = web.AppKey("reference")
+"""The routes as the reference of the HTTP interface names them."""
 SOCKETS: web.AppKey[WeakSet[web.WebSocketResponse]] = web.AppKey("sockets")
 
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)

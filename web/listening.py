@@ -1,16 +1,18 @@
-"""Where the server listens: a loopback address only, and so many connections at most."""
+"""Where the server listens: beyond this machine only when it asks who calls; so many connections at most."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 from collections.abc import Callable
 
 from aiohttp import web
 
+from engine.access.access import is_loopback
+from engine.access.rows import closed_at
 from engine.config import Settings, SettingsError
+from web.connection import typed
 
 BACKLOG = 1024
 
@@ -24,30 +26,42 @@ _FULL = (
 def bind(settings: Settings) -> socket.socket:
     """A socket that listens where the settings say, before anything slow is begun.
 
-    Raises SettingsError for an address that is not loopback: there are no keys, so whoever reaches
-    the port may use the server. Also when the name means nothing or the port is taken.
+    Raises SettingsError for an address that others reach while nobody is asked who they are, and when
+    the name means nothing or the port is taken.
     """
     host, port = settings.host, settings.port
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise _wrong(settings, "host", f"{host!r}: {error.strerror}") from None
-    if not ipaddress.ip_address(address[0]).is_loopback:
-        raise _wrong(
-            settings,
-            "host",
-            f"{host} is no loopback address. This server has no keys, so anyone who can reach it may use it; "
-            "listen on 127.0.0.1 and put a proxy that checks who calls in front",
-        )
+    if not (is_loopback(host) and is_loopback(str(address[0]))):
+        _check_closed(settings)
     try:
         return socket.create_server((address[0], port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise _wrong(settings, "port", f"{host}:{port}: {os.strerror(error.errno or 0)}") from None
 
 
+def _check_closed(settings: Settings) -> None:
+    """Beyond this machine nobody comes in unknown: raises SettingsError where they would."""
+    host = settings.host
+    if settings.auth == "off":
+        said = f"off lets everybody in who reaches {host}; use `keys`, or listen on 127.0.0.1"
+        raise _wrong(settings, "auth", said)
+    if settings.auth == "auto" and not closed_at(settings.state_dir / "state.db"):
+        raise _wrong(
+            settings,
+            "host",
+            f"{host} is no loopback address, and there is neither a key nor a user, so anyone who can reach "
+            "it might use it. Make one with `serai keys create NAME` or `serai users add NAME`, set auth to "
+            "keys, or listen on 127.0.0.1",
+        )
+
+
 def url(listener: socket.socket, settings: Settings) -> str:
     """What a browser on this machine opens."""
     host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.base_path}/"
 
 
@@ -56,7 +70,7 @@ def at_most(limit: int, runner: web.AppRunner) -> Callable[[], asyncio.BaseProto
 
     def connected() -> asyncio.BaseProtocol:
         assert runner.server is not None
-        return _Full() if len(runner.server.connections) >= limit else runner.server()
+        return _Full() if len(runner.server.connections) >= limit else typed(runner.server())
 
     return connected
 

@@ -11,7 +11,10 @@ from aiohttp.typedefs import Handler
 
 from engine.config import Settings
 from engine.errors import EngineError, Forbidden, Stopped
-from web import caller, errors, sending
+from web import caller, cors, dialects, errors, sending
+from web.access import origin
+from web.access.current import without_keys
+from web.access.guard import guarded
 from web.keys import ARRIVED, ENGINE, REQUEST_ID
 from web.wire import forms
 
@@ -39,7 +42,7 @@ async def named(request: web.Request, handler: Handler) -> web.StreamResponse:
     finally:
         level = logging.DEBUG if request.path in PROBES else logging.INFO
         spent = (engine.now() - request[ARRIVED]) * 1000
-        where = request.rel_url.raw_path[:200]
+        where = without_keys(request.rel_url.raw_path[:200])
         log.log(level, "%s %s %s %d %.1f ms", request[REQUEST_ID], request.method, where, status, spent)
 
 
@@ -64,9 +67,14 @@ async def refusing(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def refusal(request: web.Request, error: EngineError) -> web.Response:
     """The error as an answer, in a form that the client reads."""
-    form = forms.of_error(request.headers.get(hdrs.ACCEPT))
-    body = errors.envelope(error, request[REQUEST_ID])
-    response = sending.small(body, status=errors.status(error), form=form)
+    path = request.path.removeprefix(request.app[ENGINE].settings.base_path)
+    if told := dialects.of(path):
+        status, said = told(error, request[REQUEST_ID])
+        response = sending.small(said, status=status)
+    else:
+        form = forms.of_error(request.headers.get(hdrs.ACCEPT))
+        body = errors.envelope(error, request[REQUEST_ID])
+        response = sending.small(body, status=errors.status(error), form=form)
     response.headers.update(errors.headers(error))
     return response
 
@@ -104,29 +112,11 @@ def _is_ours(name: str, bound: str) -> bool:
 
 @web.middleware
 async def same_site(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """No page of another site may change anything here, nor open a socket, with a visitor's browser.
-
-    Browsers say where a request comes from; clients that are no browsers say nothing, and pass.
-    """
+    """No page of another site may change anything here, nor open a socket, with a visitor's browser."""
     opens_socket = request.headers.get(hdrs.UPGRADE, "").lower() == "websocket"
-    if request.method not in SAFE_METHODS or opens_socket:
-        _check_site(request)
+    if (request.method not in SAFE_METHODS or opens_socket) and not cors.admitted(request):
+        origin.check_site(request)
     return await handler(request)
-
-
-def _check_site(request: web.Request) -> None:
-    site = request.headers.get("Sec-Fetch-Site")
-    if site in ("same-origin", "none"):
-        return
-    origin = request.headers.get(hdrs.ORIGIN)
-    if site is None and (origin is None or _place(origin) == request.headers.get(hdrs.HOST, "").lower()):
-        return
-    raise Forbidden("A browser sent this from another site; only this server's own pages may.")
-
-
-def _place(origin: str) -> str:
-    """`host:port` of an origin; nothing for `null` and the like."""
-    return origin.partition("://")[2].lower()
 
 
 @web.middleware
@@ -142,6 +132,7 @@ async def common_headers(request: web.Request, response: web.StreamResponse) -> 
     said = response.headers
     said["X-SIE-Server-Version"] = request.app[ENGINE].settings.server_version
     said["X-SIE-Request-ID"] = request[REQUEST_ID]
+    said["X-Request-ID"] = request[REQUEST_ID]
     said["X-Content-Type-Options"] = "nosniff"
     said["Content-Security-Policy"] = CONTENT_POLICY
     said["Referrer-Policy"] = "no-referrer"
@@ -150,5 +141,5 @@ async def common_headers(request: web.Request, response: web.StreamResponse) -> 
     said.setdefault(hdrs.CACHE_CONTROL, "no-store")
 
 
-MIDDLEWARES = (named, refusing, hosted, same_site, draining)
+MIDDLEWARES = (named, refusing, hosted, cors.cors, same_site, guarded, draining)
 """Outermost first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import anyio
 from aiohttp import web
@@ -33,15 +33,22 @@ async def write(request: web.Request, response: web.StreamResponse, data: bytes)
 async def answer(
     request: web.Request, said: Answer, model: str, headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """The answer of `model` in the form that was asked for. All of it is made before any of it is sent.
+    """The answer of `model` in the form that was asked for."""
+    form = forms.of_answer(request.headers.get("Accept"))
+    return await pieced(request, pieces.of(said, form), form, model, headers)
+
+
+async def pieced(
+    request: web.Request, parts: Iterable[bytes], form: Form, model: str, headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """An answer of `model` that comes in slices. All of it is made before any of it is sent.
 
     So whatever cannot be written still ends as a typed error.
     """
     engine = request.app[ENGINE]
     began = engine.now()
-    form = forms.of_answer(request.headers.get("Accept"))
     made: list[bytes] = []
-    for piece in pieces.of(said, form):
+    for piece in parts:
         if made:
             await anyio.lowlevel.checkpoint()  # others may run between two slices
         made.append(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 from collections import deque
@@ -97,8 +98,7 @@ class Mailbox(Generic[M]):
         if self._closed:
             raise Stopped(type(message).__name__)
         self._letters.append(message)
-        if self._arrived is not None:
-            self._arrived.set()
+        self.rouse()
 
     async def ask(
         self, request: Callable[Concatenate[Reply[T], P], M], /, *args: P.args, **kwargs: P.kwargs
@@ -118,19 +118,20 @@ class Mailbox(Generic[M]):
         self._unanswered.add(reply)
         self.tell(message)
 
-    async def receive(self, until: float = math.inf) -> M | None:
-        """The next message, or None once the clock reaches `until`."""
-        if anyio.current_time() >= until:
-            await checkpoint()
-            return None
+    async def receive(self) -> M | None:
+        """The next message; None when `rouse` came first."""
         if self._letters:
             await checkpoint()
         else:
-            self._arrived = anyio.Event()
-            with anyio.CancelScope(deadline=until):
-                await self._arrived.wait()
-            self._arrived = None
+            self._arrived = arrived = anyio.Event()
+            await arrived.wait()
         return self._letters.popleft() if self._letters else None
+
+    def rouse(self) -> None:
+        """Whoever waits in `receive` looks at the clock."""
+        if (arrived := self._arrived) is not None:
+            self._arrived = None  # set once, however many letters come before the reader runs
+            arrived.set()
 
     def burst(self, most: int) -> Iterator[M]:
         """Messages that already lie here, at most `most`: taking them needs no turn of the loop."""
@@ -157,6 +158,7 @@ class Actor(Generic[M]):
     def __init__(self, mailbox: Mailbox[M]) -> None:
         self.mailbox = mailbox
         self._tasks: TaskGroup
+        self._sleeping: list[float] = []
 
     def start(self) -> None:
         """Called once, before the first message."""
@@ -183,16 +185,28 @@ class Actor(Generic[M]):
             async with anyio.create_task_group() as self._tasks:
                 self.start()
                 while True:
-                    message = await self.mailbox.receive(until=self.wake_at())
-                    if message is None:
-                        self.wake()
-                        continue
-                    self.handle(message)
-                    for message in self.mailbox.burst(BURST):
+                    self._arm(self.wake_at())
+                    message = await self.mailbox.receive()
+                    if message is not None:
                         self.handle(message)
+                        for message in self.mailbox.burst(BURST):
+                            self.handle(message)
+                    if anyio.current_time() >= self.wake_at():
+                        self.wake()
         finally:
             self.stop()
             self.mailbox.fail_unanswered(Stopped())
+
+    def _arm(self, when: float) -> None:
+        """A sleeper for a wake that is earlier than any that sleeps; not a timer for each message."""
+        if not self._sleeping or when < self._sleeping[0]:
+            heapq.heappush(self._sleeping, when)
+            self.spawn(self._sleep, when)
+
+    async def _sleep(self, until: float) -> None:
+        await anyio.sleep_until(until)
+        heapq.heappop(self._sleeping)  # each is earlier than those before it: the first is the one that woke
+        self.mailbox.rouse()
 
 
 async def supervise(make: Callable[[], Actor[Any]], pauses: Sequence[float] = (0.1, 1.0, 10.0)) -> None:

@@ -11,7 +11,7 @@ import anyio
 
 from engine.actors.actor import Actor, Address, Mailbox
 from engine.actors.holds import Holds
-from engine.actors.messages import BatcherMessage, Enqueue, Event, Let, Submit
+from engine.actors.messages import BatcherMessage, Drain, Enqueue, Event, Foresee, Let, Submit
 from engine.actors.table import Open
 from engine.conversation import (
     Denied,
@@ -19,20 +19,25 @@ from engine.conversation import (
     Granted,
     Idle,
     Left,
+    Lost,
     Need,
+    Outcome,
     Ready,
     Release,
     Run,
+    Spread,
     TooLarge,
     Unavailable,
     Unwanted,
     Wanted,
 )
 from engine.errors import DeadlineExceeded, EngineError, InputTooLong, QueueFull, StillLoading, Stopped
+from engine.estimates import Estimated
 from engine.events import BatchDone, JobsDropped
 from engine.payloads import Payloads
 from engine.scheduling.dispatch import Dispatch
-from engine.scheduling.effects import Dropped, Effect, Failed
+from engine.scheduling.effects import Done, Dropped, Effect, Failed
+from engine.scheduling.forecast import outlook
 from engine.scheduling.lanes import Job
 
 
@@ -46,7 +51,7 @@ class Batcher(Actor[BatcherMessage]):
         dispatch: Dispatch,
         max_hold: float,
         payloads: Payloads,
-        memory: Address[Wanted | Unwanted | Need | Release],
+        memory: Address[Wanted | Unwanted | Need | Release | Spread | Lost],
         runners: Mapping[str, Address[Run]],
         router: Address[Let | Submit],
         observers: Sequence[Address[Event]],
@@ -60,9 +65,14 @@ class Batcher(Actor[BatcherMessage]):
         self._router = router
         self._observers = observers
         self._open: dict[str, Open] = {}
+        self._open_of: Counter[str] = Counter()
+        """Open requests of each unit."""
+        self._draining: list[Drain] = []
         self._holds: Holds[str] = Holds(max_hold)
         self._ready_at: dict[str, float] = {}
-        self._resident: set[tuple[str, str]] = set()
+        self._load_seconds: dict[str, float] = {}
+        """What loading took the last time."""
+        self._resident: dict[str, set[str]] = {}
         """Units that have come and not left: what a caller calls warm, be there a lease just now or not."""
 
     def handle(self, message: BatcherMessage) -> None:
@@ -70,6 +80,11 @@ class Batcher(Actor[BatcherMessage]):
         match message:
             case Enqueue():
                 self._enqueue(message, now)
+            case Drain():
+                self._draining.append(message)
+                self._drained()
+            case Foresee():
+                self._foresee(message, now)
             case Idle():
                 self._perform(self.dispatch.on_idle(message.slot, now), now)
             case Granted():
@@ -80,10 +95,12 @@ class Batcher(Actor[BatcherMessage]):
                 self._perform(self.dispatch.on_too_large(message, now), now)
             case Ready():
                 self._ready_at[message.unit] = now
-                self._resident.add((message.unit, message.device))
+                self._resident.setdefault(message.unit, set()).add(message.device)
+                if message.load_seconds:
+                    self._load_seconds[message.unit] = message.load_seconds
                 self._perform(self.dispatch.on_ready(message, now), now)
             case Left():
-                self._resident.discard((message.unit, message.device))
+                self._left(message.unit, message.device)
                 self._perform(self.dispatch.on_left(message.unit, message.device, now), now)
             case Unavailable():
                 self._perform(self.dispatch.on_unavailable(message, now), now)
@@ -93,8 +110,9 @@ class Batcher(Actor[BatcherMessage]):
                 assert_never(message)
 
     def _enqueue(self, enqueue: Enqueue, now: float) -> None:
-        cold = not any(unit == enqueue.unit for unit, _ in self._resident)
+        cold = enqueue.unit not in self._resident
         request = self._open[enqueue.number] = Open(enqueue, cold)
+        self._open_of[enqueue.unit] += 1
         self._holds.add(enqueue.number, enqueue.received)
         late = enqueue.request.deadline <= now
         refusal = DeadlineExceeded() if late else self.dispatch.refusal(enqueue.jobs, now)
@@ -108,6 +126,19 @@ class Batcher(Actor[BatcherMessage]):
         else:
             self._perform(self.dispatch.on_enqueue(enqueue.jobs, now), now)
 
+    def _left(self, unit: str, device: str) -> None:
+        devices = self._resident.get(unit, set())
+        devices.discard(device)
+        if not devices:
+            self._resident.pop(unit, None)
+
+    def _foresee(self, foresee: Foresee, now: float) -> None:
+        unit = foresee.unit
+        cold = unit not in self._resident
+        load = self._load_seconds.get(unit)
+        found = outlook(self.dispatch, unit, foresee.jobs, now, cold=cold, load=load)
+        foresee.reply.resolve(Estimated(foresee.costed, found))
+
     def stop(self) -> None:
         """Whoever still waits is told, and whoever reads a stream comes to its end."""
         for request in self._open.values():
@@ -117,21 +148,26 @@ class Batcher(Actor[BatcherMessage]):
         """Another model answers instead. The request goes back to be prepared for that one."""
         for job in enqueue.jobs:
             self._payloads.drop(job.id)
-        del self._open[enqueue.number]
-        self._router.tell(Let(enqueue.held_bytes))
+        self._close(enqueue)
         request = replace(enqueue.request, model=model, profile=None)
         self._router.tell(Submit(enqueue.reply, request, enqueue.deltas, degraded_from=enqueue.model))
 
     def wake_at(self) -> float:
-        return self._holds.due_at()
+        return min(self._holds.due_at(), self.dispatch.wake_at)
 
     def wake(self) -> None:
+        now = anyio.current_time()
+        if self.dispatch.wake_at <= now:
+            self._perform(self.dispatch.on_wake(now), now)
+        self._expire(now)
+
+    def _expire(self, now: float) -> None:
         """Requests that waited as long as one may, and of which nothing has run yet."""
-        for number in self._holds.take_due(anyio.current_time()):
+        for number in self._holds.take_due(now):
             request = self._open.get(number)
             if request is None or request.first_started is not None:
                 continue
-            warm = any(unit == request.enqueued.unit for unit, _ in self._resident)
+            warm = request.enqueued.unit in self._resident
             request.fail(QueueFull().after(1.0) if warm else StillLoading().after(1.0))
 
     def _wanted(self, job: Job) -> bool:
@@ -143,8 +179,10 @@ class Batcher(Actor[BatcherMessage]):
             match effect:
                 case Run():
                     self._start(effect, now)
-                case Need() | Release() | Wanted() | Unwanted():
+                case Need() | Release() | Wanted() | Unwanted() | Spread() | Lost():
                     self._memory.tell(effect)
+                case Done():
+                    self._take(effect.outcomes, now)
                 case Dropped():
                     self._drop(effect, now)
                 case Failed():
@@ -160,7 +198,9 @@ class Batcher(Actor[BatcherMessage]):
         self._runners[run.lease.slot].tell(run)
 
     def _finish(self, finished: Finished, now: float) -> None:
-        batch = self.dispatch.running[finished.run]
+        batch = self.dispatch.running.get(finished.run)
+        if batch is None:
+            return  # it ran on a device that was lost, and its jobs went elsewhere
         lease = finished.lease
         self._observe(
             BatchDone(
@@ -173,13 +213,19 @@ class Batcher(Actor[BatcherMessage]):
                 started=batch.started,
                 seconds=finished.spent,
                 predicted=batch.predicted,
+                running=len(batch.run.running),
+                tokens=sum([progress.tokens for progress in finished.progress]),
+                peak_bytes=finished.peak_bytes,
             )
         )
-        self._perform(self.dispatch.on_finished(finished, now), now)
         for progress in finished.progress:
             if request := self._open.get(_request(progress.job)):
-                request.stream(progress.text, progress.tokens)
-        for outcome in finished.outcomes:
+                request.stream(progress.text, progress.tokens, progress.chosen)
+        self._perform(self.dispatch.on_finished(finished, now), now)
+
+    def _take(self, outcomes: Sequence[Outcome], now: float) -> None:
+        """Jobs that came to their end in a batch."""
+        for outcome in outcomes:
             request = self._open.get(_request(outcome.job))
             if request is None:
                 continue
@@ -229,11 +275,27 @@ class Batcher(Actor[BatcherMessage]):
         """The last job of a request has ended, or none was let in: answer, forget it, tell who counts."""
         for job in jobs:
             self._payloads.drop(job.id)
+        timing = request.timing(now)
         if outcome == "ok":
-            request.answer(now)
-        del self._open[request.enqueued.number]
-        self._router.tell(Let(request.enqueued.held_bytes))
-        self._observe(request.done(outcome, now))
+            request.answer(timing)
+        self._close(request.enqueued)
+        self._observe(request.done(outcome, timing))
+
+    def _close(self, enqueue: Enqueue) -> None:
+        """Nothing of it is here any more."""
+        del self._open[enqueue.number]
+        self._holds.drop(enqueue.number)
+        self._router.tell(Let(enqueue.held_bytes))
+        self._open_of[enqueue.unit] -= 1
+        if not self._open_of[enqueue.unit]:
+            del self._open_of[enqueue.unit]
+            self._drained()
+
+    def _drained(self) -> None:
+        """Answer whoever waits for units that have no open request any more."""
+        for drain in [d for d in self._draining if not any(unit in self._open_of for unit in d.units)]:
+            self._draining.remove(drain)
+            drain.reply.resolve(None)
 
     def _observe(self, event: Event) -> None:
         for observer in self._observers:

@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 import anyio
 
 from engine.actors.actor import Actor, Address, Mailbox, Reply
 from engine.actors.messages import BatcherMessage, Event, Load, MemoryMessage, Pin, Unload, Unpin
-from engine.adapters.family import Family, GenerativeModel, Model
-from engine.catalog import ModelSpec
 from engine.conversation import (
     Denied,
+    Expected,
     Granted,
     Inspected,
     Left,
     Loaded,
     LoadFailed,
+    Lost,
     Need,
     Observed,
     Ready,
     Release,
+    Spread,
     TooLarge,
     Unavailable,
     Unloaded,
     Unwanted,
     Wanted,
 )
-from engine.devices.device import Device
-from engine.errors import EngineError, Failure
-from engine.errors import LoadFailed as LoadFailedError
+from engine.devices.device import DeviceLost
 from engine.events import ResidencyChanged
-from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Effect, Inspect
-from engine.memory.footprint import Footprint
-from engine.offload import Offload
-from engine.units import Units
+from engine.loading import Loading, failure
+from engine.memory.custody import Custody
+from engine.memory.effects import Abandon, Answer, BeginLoad, BeginUnload, DropHost, Effect, Inspect
 
 log = logging.getLogger(__name__)
 
@@ -51,23 +48,13 @@ class MemoryManager(Actor[MemoryMessage]):
         mailbox: Mailbox[MemoryMessage],
         *,
         custody: Custody,
-        units: Units,
-        devices: Mapping[str, Device],
-        models: MutableMapping[tuple[str, str], Model | GenerativeModel],
-        locate: Callable[[ModelSpec], Path],
-        family: Callable[[str], Family],
-        opening: Offload,
+        loading: Loading,
         batcher: Address[BatcherMessage],
         observers: Sequence[Address[Event]],
     ) -> None:
         super().__init__(mailbox)
         self.custody = custody
-        self._units = units
-        self._devices = devices
-        self._models = models
-        self._locate = locate
-        self._family = family
-        self._opening = opening
+        self._loading = loading
         self._batcher = batcher
         self._observers = observers
         self._asks: dict[int, Reply[Any]] = {}
@@ -81,13 +68,32 @@ class MemoryManager(Actor[MemoryMessage]):
         custody = self.custody
         match message:
             case Wanted():
-                return custody.on_wanted(message.unit, now)
+                return custody.on_wanted(message.unit, now, message.urgency, message.due)
             case Unwanted():
                 return custody.on_unwanted(message.unit, now)
+            case Expected():
+                return custody.on_expected(message.unit, now)
+            case Spread():
+                return custody.on_spread(message.unit, message.device, now)
             case Need():
                 return custody.on_need(message, now)
             case Release():
                 return custody.on_release(message, now)
+            case Lost():
+                return custody.on_lost(message.device, message.reason, now)
+            case Observed():
+                return custody.on_observed(
+                    message.device, message.foreign_bytes, now, message.allocated_bytes
+                )
+            case Load() | Unload() | Pin() | Unpin():
+                return self._asked(message, self._ask(message.reply), now)
+            case _:
+                return self._came(message, now)
+
+    def _came(self, message: Inspected | Loaded | LoadFailed | Unloaded, now: float) -> list[Effect]:
+        """What was begun has ended."""
+        custody = self.custody
+        match message:
             case Inspected(footprint=footprint) if footprint is not None:
                 return custody.on_inspected(message.unit, footprint, now)
             case Inspected():
@@ -98,17 +104,23 @@ class MemoryManager(Actor[MemoryMessage]):
             case LoadFailed():
                 return custody.on_load_failed(message.unit, message.device, message.failure, now)
             case Unloaded():
-                return custody.on_unloaded(message.unit, message.device, now)
-            case Observed():
-                return custody.on_observed(message.device, message.foreign_bytes, now)
+                return custody.on_unloaded(message.unit, message.device, now, message.kept_bytes)
+            case _:
+                assert_never(message)
+
+    def _asked(self, message: Load | Unload | Pin | Unpin, ask: int, now: float) -> list[Effect]:
+        """An operator wants something."""
+        custody = self.custody
+        match message:
             case Load():
-                return custody.on_load(message.unit, self._ask(message.reply), now)
+                return custody.on_load(message.unit, ask, now)
             case Unload():
-                return custody.on_unload(message.unit, self._ask(message.reply), now)
+                return custody.on_unload(message.unit, ask, now)
             case Pin():
-                return custody.on_pin(message.unit, self._ask(message.reply), now)
+                place = message.device, message.min_slots, message.passing
+                return custody.on_pin(message.unit, ask, now, *place)
             case Unpin():
-                return custody.on_unpin(message.unit, self._ask(message.reply), now)
+                return custody.on_unpin(message.unit, ask, now)
             case _:
                 assert_never(message)
 
@@ -129,9 +141,13 @@ class MemoryManager(Actor[MemoryMessage]):
                 case Inspect():
                     self.spawn(self._inspect, effect.unit)
                 case BeginLoad():
-                    self.spawn(self._load, effect.unit, effect.device)
+                    self.spawn(self._load, effect)
                 case BeginUnload():
-                    self.spawn(self._unload, effect.unit, effect.device)
+                    self.spawn(self._unload, effect)
+                case DropHost():
+                    self.spawn(self._loading.drop, effect.unit)
+                case Abandon():
+                    self.spawn(self._loading.abandon, effect.unit, effect.device)
                 case Answer():
                     self._answer(effect)
                 case ResidencyChanged():
@@ -152,44 +168,25 @@ class MemoryManager(Actor[MemoryMessage]):
             reply.resolve(answer.displaced)
 
     async def _inspect(self, unit: str) -> None:
-        spec = self._units.spec(unit)
-
-        def footprint() -> Footprint:
-            return self._family(spec.family).footprint(spec, self._locate(spec))
-
         try:
-            found = await self._opening(footprint)
+            found = await self._loading.inspect(unit)
         except Exception as error:
-            self.mailbox.tell(Inspected(unit, None, _failure(unit, error)))
+            self.mailbox.tell(Inspected(unit, None, failure(unit, error)))
         else:
             self.mailbox.tell(Inspected(unit, found))
 
-    async def _load(self, unit: str, device: str) -> None:
-        spec, where = self._units.spec(unit), self._devices[device]
-
-        def load() -> Model | GenerativeModel:
-            return self._family(spec.family).load(spec, self._locate(spec), where.torch_device)
-
+    async def _load(self, begin: BeginLoad) -> None:
+        unit, device = begin.unit, begin.device
         began = anyio.current_time()
         try:
-            self._models[unit, device] = await where.load(unit, load)
+            await self._loading.load(unit, device, begin.from_host)
+        except DeviceLost as lost:
+            self.mailbox.tell(Lost(device, str(lost)))
         except Exception as error:
-            self.mailbox.tell(LoadFailed(unit, device, _failure(unit, error)))
+            self.mailbox.tell(LoadFailed(unit, device, failure(unit, error)))
         else:
             self.mailbox.tell(Loaded(unit, device, anyio.current_time() - began))
 
-    async def _unload(self, unit: str, device: str) -> None:
-        model = self._models.pop((unit, device))
-        try:
-            await self._devices[device].unload(unit, model.unload)
-        except Exception:
-            log.exception("%s did not unload cleanly", unit)
-        self.mailbox.tell(Unloaded(unit, device))
-
-
-def _failure(unit: str, error: Exception) -> Failure:
-    if isinstance(error, EngineError):
-        return error.failure()
-    log.error("%s could not be loaded", unit, exc_info=error)
-    text = f"{unit} could not be loaded: {type(error).__name__}: {error}"
-    return LoadFailedError(text[:500], error_class=type(error).__name__, permanent=False).failure()
+    async def _unload(self, begin: BeginUnload) -> None:
+        kept = await self._loading.unload(begin.unit, begin.device, begin.keep)
+        self.mailbox.tell(Unloaded(begin.unit, begin.device, kept))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from engine.access.changes import Change, Known
 from engine.actors.actor import Reply
 from engine.conversation import (
     Denied,
@@ -34,9 +36,20 @@ from engine.conversation import (
     Wanted,
 )
 from engine.errors import EngineError
-from engine.events import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.estimates import Costed, Estimated, Tokens
+from engine.events import (
+    Acted,
+    AnswerEncoded,
+    BatchDone,
+    ContentSeen,
+    JobsDropped,
+    RequestDone,
+    ResidencyChanged,
+)
+from engine.records.views import PayloadWish, RecordingInfo
 from engine.requests import Delta, Request, Response, Usage
 from engine.scheduling.lanes import Job
+from engine.wishes import Audited, Kept
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
@@ -78,6 +91,45 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """edge -> router: what would this request cost, and how would it fare? Nothing of it is run."""
+
+    reply: Reply[Estimated]
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenize:
+    """edge -> router: these texts as the model's tokenizer cuts them. No weights are loaded."""
+
+    reply: Reply[list[Tokens]]
+    model: str
+    texts: tuple[str, ...]
+    special: bool
+    """With the special tokens that the model reads around a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """edge -> router: the texts that these ids of the model's tokenizer stand for."""
+
+    reply: Reply[list[str]]
+    model: str
+    ids: tuple[tuple[int, ...], ...]
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """router -> batcher: how would these jobs, all of one unit, fare if they came now?"""
+
+    reply: Reply[Estimated]
+    unit: str
+    jobs: tuple[Job, ...]
+    costed: Costed
+
+
+@dataclass(frozen=True, slots=True)
 class Let:
     """batcher -> router: a request is over, and what it held is free again."""
 
@@ -113,6 +165,8 @@ class Pin:
     """Where; None leaves it to the memory manager."""
     min_slots: int = 1
     """So many of its batches always have room to run at once."""
+    passing: bool = False
+    """It is over soon: a unit that has no room beside it waits, and is not refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +213,67 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
+class StartRecording:
+    """operator -> recorder: what happens from now on has this name."""
+
+    reply: Reply[None]
+    name: str
+    who: str
+    snapshot: Mapping[str, Any]
+    payloads: PayloadWish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecording:
+    """operator -> recorder: end what runs. The answer is its name."""
+
+    reply: Reply[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListRecordings:
+    """anyone -> recorder: every recording, the newest first."""
+
+    reply: Reply[list[RecordingInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecording:
+    """operator -> recorder: forget this recording, and what was kept of its content."""
+
+    reply: Reply[None]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrimRecords:
+    """operator -> recorder: keep the last so many seconds, of a recording or of everything else."""
+
+    reply: Reply[None]
+    name: str | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecording:
+    """operator -> recorder: write a recording to a file."""
+
+    reply: Reply[None]
+    name: str
+    path: Path
+    shareable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRecording:
+    """operator -> recorder: a recording that a file holds."""
+
+    reply: Reply[None]
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Intend:
     """edge -> state store: an operator is about to do this. The answer is the audit row's number."""
 
@@ -167,18 +282,29 @@ class Intend:
     action: str
     target: str
     reason: str = ""
+    before: str = ""
+    """How the target was, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """edge -> state store: how it ended, and what is pinned or no longer pinned since."""
+    """edge -> state store: how it ended, and what of it lasts."""
 
     reply: Reply[None]
     intent: int
     who: str
     outcome: str
-    pinned: str | None = None
-    unpinned: str | None = None
+    after: str = ""
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """edge -> state store: what operators did, the newest first; of one target, or of all."""
+
+    reply: Reply[list[Audited]]
+    limit: int
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +315,54 @@ class KeepCurves:
     curves: Mapping[tuple[str, str], Mapping[str, tuple[float, float, int]]]
 
 
+@dataclass(frozen=True, slots=True)
+class KeepWorkspaces:
+    """engine -> state store: what batches were seen to take, by unit and device."""
+
+    reply: Reply[None]
+    workspaces: Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAccess:
+    """edge -> state store: a key or a user is made or changed. The answer is the table since then."""
+
+    reply: Reply[Known]
+    change: Change
+    who: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAccess:
+    """engine -> state store: the table of keys and users, if anybody changed it since `generation`."""
+
+    reply: Reply[Known | None]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """edge -> state store: a user left; the session counts no more, though it would until `until`."""
+
+    reply: Reply[Known]
+    session: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepUses:
+    """engine -> state store: when keys and users were last seen, since the epoch."""
+
+    reply: Reply[None]
+    uses: Mapping[str, float]
+
+
 Event = RequestDone | BatchDone | JobsDropped | ResidencyChanged
-RouterMessage = Submit | Let | Pause | Resume | Drain
-BatcherMessage = Enqueue | Drain | Idle | Granted | Denied | TooLarge | Ready | Left | Unavailable | Finished
+RouterMessage = Submit | Estimate | Tokenize | Spell | Let | Pause | Resume | Drain
+BatcherMessage = (
+    Enqueue | Foresee | Drain | Idle | Granted | Denied | TooLarge | Ready | Left | Unavailable | Finished
+)
 RunnerMessage = Run
 MemoryMessage = (
     Wanted
@@ -211,6 +382,25 @@ MemoryMessage = (
     | Pin
     | Unpin
 )
-RecorderMessage = Event | Flush
+RecordingMessage = (
+    StartRecording
+    | StopRecording
+    | ListRecordings
+    | DeleteRecording
+    | TrimRecords
+    | ExportRecording
+    | ImportRecording
+)
+RecorderMessage = Event | Acted | ContentSeen | Flush | RecordingMessage
 TelemetryMessage = Event | AnswerEncoded
-StateMessage = Intend | Conclude | KeepCurves
+StateMessage = (
+    Intend
+    | Conclude
+    | History
+    | KeepCurves
+    | KeepWorkspaces
+    | ChangeAccess
+    | ReadAccess
+    | EndSession
+    | KeepUses
+)

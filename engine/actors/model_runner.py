@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 
@@ -10,10 +11,12 @@ import anyio
 from engine.actors.actor import Actor, Address, Mailbox
 from engine.adapters.family import GenerativeModel, Model
 from engine.conversation import Finished, Idle, Outcome, Progress, Run
-from engine.devices.device import Device
+from engine.devices.device import Device, DeviceLost
 from engine.errors import EngineError, RunnerCrashed
 from engine.execution import advance, execute
 from engine.payloads import Payloads
+
+log = logging.getLogger(__name__)
 
 
 class ModelRunner(Actor[Run]):
@@ -46,6 +49,12 @@ class ModelRunner(Actor[Run]):
         began = anyio.current_time()
         try:
             finished = await (self._quantum(run) if run.generative else self._batch(run))
+        except DeviceLost as lost:
+            log.error("%s is lost: %s", self._name, lost)
+            spent = anyio.current_time() - began
+            # And no Idle: this slot will never run anything again.
+            self._batcher.tell(Finished(run.id, run.lease, (), spent, lost=True))
+            return
         except Exception as error:
             # Only a bug comes here: whoever waits is told, then the supervisor starts a fresh runner.
             spent = anyio.current_time() - began
@@ -62,7 +71,8 @@ class ModelRunner(Actor[Run]):
         assert isinstance(model, Model)
         prepared = [self._payloads.prepared[job.payload] for job in run.jobs]
         began, cost = anyio.current_time(), sum(job.cost for job in run.jobs)
-        executed = await self._device.run(self._slot, model, cost, partial(execute, model, prepared))
+        work = partial(execute, model, prepared, self._device)
+        executed = await self._device.run(self._slot, model, cost, work)
         outcomes = []
         for job, output in zip(run.jobs, executed.outputs, strict=True):
             if isinstance(output, EngineError):
@@ -71,7 +81,14 @@ class ModelRunner(Actor[Run]):
             self._payloads.outputs[job.id] = output
             outcomes.append(Outcome(job.id, output=job.id))
         spent = anyio.current_time() - began
-        return Finished(run.id, run.lease, tuple(outcomes), spent, out_of_memory=executed.out_of_memory)
+        return Finished(
+            run.id,
+            run.lease,
+            tuple(outcomes),
+            spent,
+            out_of_memory=executed.out_of_memory,
+            peak_bytes=self._device.peak(self._slot),
+        )
 
     async def _quantum(self, run: Run) -> Finished:
         model = self._models[run.lease.unit, run.lease.device]
@@ -79,16 +96,24 @@ class ModelRunner(Actor[Run]):
         joining = {job.id: self._payloads.prepared[job.payload] for job in run.jobs}
         began = anyio.current_time()
         cost = sum(job.cost for job in run.jobs) + len(run.running)
-        work = partial(advance, model, joining, run.running, run.leaving, run.seconds)
+        work = partial(advance, model, joining, run.running, run.leaving, run.seconds, self._device)
         progressed, exhausted = await self._device.run(self._slot, model, cost, work)
         outcomes, progress = [], []
         for job, step in progressed.items():
             if step.text or step.tokens:
-                progress.append(Progress(job, step.text, step.tokens))
+                progress.append(Progress(job, step.text, step.tokens, step.chosen))
             if isinstance(step.done, EngineError):
                 outcomes.append(Outcome(job, failure=step.done.failure()))
             elif step.done is not None:
                 self._payloads.outputs[job] = step.done
                 outcomes.append(Outcome(job, output=job))
         spent = anyio.current_time() - began
-        return Finished(run.id, run.lease, tuple(outcomes), spent, tuple(progress), out_of_memory=exhausted)
+        return Finished(
+            run.id,
+            run.lease,
+            tuple(outcomes),
+            spent,
+            tuple(progress),
+            out_of_memory=exhausted,
+            peak_bytes=self._device.peak(self._slot),
+        )

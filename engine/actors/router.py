@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import anyio
 
-from engine import bounds
-from engine.actors.actor import Actor, Address, Mailbox, Reply
+from engine.actors.actor import Actor, Address, Mailbox
+from engine.actors.asides import Aside, Asides, weight
 from engine.actors.holds import Holds
-from engine.actors.messages import Enqueue, Let, RouterMessage, Submit
+from engine.actors.messages import (
+    Drain,
+    Enqueue,
+    Estimate,
+    Foresee,
+    Let,
+    Pause,
+    Resume,
+    RouterMessage,
+    Spell,
+    Submit,
+    Tokenize,
+)
+from engine.actors.workbench import Made, Workbench
 from engine.adapters.family import Prepared
-from engine.catalog import Catalog, ModelSpec
-from engine.errors import EngineError, InvalidInput, QueueFull, StillLoading
+from engine.bounds import prepare_within
+from engine.catalog import ModelSpec
+from engine.conversation import Expected
+from engine.errors import DeadlineExceeded, EngineError, Paused, QueueFull, StillLoading
 from engine.events import RequestDone
+from engine.going import Going, check, held_bytes
+from engine.orders import EVERY_MODEL
 from engine.payloads import Payloads
 from engine.preparation import Preparation
-from engine.requests import Request, Response, Task, Usage
-from engine.scheduling.lanes import Job
+from engine.requests import Request, Task, Usage
+from engine.scheduling.companions import Companions
 from engine.scheduling.rules import SchedulingRules
-from engine.units import Units
+from engine.units import Units, base
 
 log = logging.getLogger(__name__)
 
@@ -35,37 +53,45 @@ class Intake:
     max_held_bytes: int
     max_preparing_items: int
     max_hold: float
+    workers: int
+    """That prepare at once."""
 
 
 class Router(Actor[RouterMessage]):
-    """The only owner of what is held: bodies and prepared inputs, from a request's start to its end."""
+    """The only owner of what is held, bodies and prepared inputs from a request's start to its end, and of
+    who is paused."""
 
     def __init__(
         self,
         mailbox: Mailbox[RouterMessage],
         *,
-        catalog: Catalog,
         units: Units,
         rules: SchedulingRules,
         intake: Intake,
         preparation: Preparation,
         payloads: Payloads,
-        batcher: Address[Enqueue],
+        batcher: Address[Enqueue | Foresee],
+        memory: Address[Expected],
         observers: Sequence[Address[RequestDone]],
     ) -> None:
         super().__init__(mailbox)
-        self._catalog = catalog
         self._units = units
         self._rules = rules
         self._intake = intake
         self._preparation = preparation
         self._payloads = payloads
         self._batcher = batcher
+        self._memory = memory
+        self._companions = Companions()
         self._observers = observers
         self._numbers = itertools.count(1)
         self._receipts = itertools.count(1)
         self._holds: Holds[int] = Holds(intake.max_hold)
-        self._preparing: dict[int, Reply[Response]] = {}
+        self._preparing: dict[int, Going] = {}
+        self._drains: list[Drain] = []
+        self._workbench = Workbench(preparation, intake.workers, self._prepared)
+        self._asides = Asides(units, rules, preparation, batcher, self._going, self._bounded)
+        self.paused: set[str] = set()
         self.held_bytes = 0
         self.preparing_items = 0
 
@@ -73,33 +99,71 @@ class Router(Actor[RouterMessage]):
         match message:
             case Submit():
                 self._receive(message)
+            case Estimate() | Tokenize() | Spell():
+                self._receive_aside(message)
             case Let():
                 self.held_bytes -= message.held_bytes
+            case Pause():
+                self.paused.add(message.model)
+                message.reply.resolve(None)
+            case Resume():
+                self.paused.discard(message.model)
+                message.reply.resolve(None)
+            case Drain():
+                self._drains.append(message)
+                self._tell_drained()
             case _:
                 assert_never(message)
+
+    def preparing(self, units: Collection[str]) -> int:
+        """How many requests for these units are being prepared."""
+        return sum(going.unit in units for going in self._preparing.values())
+
+    def _tell_drained(self) -> None:
+        for drain in tuple(self._drains):
+            if drain.reply.closed or not self.preparing(drain.units):
+                self._drains.remove(drain)
+                drain.reply.resolve(None)
 
     def _receive(self, submit: Submit) -> None:
         request, now = submit.request, anyio.current_time()
         try:
-            spec, profile = self._catalog.resolve(request.model)
-            profile = request.profile or profile
-            if profile == "default":
-                profile = None
-            if profile and profile not in spec.profiles:
-                known = ", ".join(sorted(spec.profiles)) or "none"
-                raise InvalidInput(f"{spec.id} has no profile {profile!r}; it has: {known}")
-            check(request, spec)
-            size = held_bytes(request)
-            self._admit(size, len(request.items))
+            going = self._going(submit, now)
+            self._admit(going.size, len(request.items))
         except EngineError as error:
             self._refuse(submit, error, now, request.model)
             return
-        self.held_bytes += size
+        self.held_bytes += going.size
         self.preparing_items += len(request.items)
         receipt = next(self._receipts)  # not the request itself: nothing may keep its bytes once it is over
-        self._preparing[receipt] = submit.reply
+        self._preparing[receipt] = going
         self._holds.add(receipt, now)
-        self.spawn(self._prepare, receipt, submit, spec, profile, size, now)
+        if request.session is not None:
+            self._expect(request.session, going.unit, now)
+        preparer = self._preparation.ready(going.key, going.chosen)
+        if preparer is None:
+            self.spawn(self._prepare, receipt, going)
+        elif self._workbench.add(receipt, going, preparer):
+            self.spawn(self._workbench.work)
+
+    def _going(self, submit: Submit, now: float) -> Going:
+        request, units = submit.request, self._units
+        spec, profile = units.catalog.resolve(request.model)
+        if request.profile:
+            spec, profile = units.catalog.resolve(f"{spec.id}:{request.profile}")
+        check(request, spec)
+        if self.paused & {spec.id, EVERY_MODEL}:
+            raise Paused
+        chosen, unit = units.chosen(spec, profile), units.unit(spec, profile)
+        return Going(submit, spec, chosen, profile, unit, held_bytes(request), now)
+
+    def _expect(self, session: str, unit: str, now: float) -> None:
+        """What followed this unit in other sessions is told of now, so that it loads beside this work."""
+        for name in self._companions.on_request(session, base(unit), now):
+            if self._units.serves(name):
+                self._memory.tell(Expected(self._units.serving(name)))
+            else:
+                self._companions.forget(name)
 
     def wake_at(self) -> float:
         return self._holds.due_at()
@@ -107,8 +171,8 @@ class Router(Actor[RouterMessage]):
     def wake(self) -> None:
         """Preparing may take a conversion's time: the caller is told to come back, the work goes on."""
         for receipt in self._holds.take_due(anyio.current_time()):
-            if reply := self._preparing.get(receipt):
-                reply.fail(StillLoading().after(1.0))
+            if going := self._preparing.get(receipt):
+                going.submit.reply.fail(StillLoading().after(1.0))
 
     def _admit(self, size: int, items: int) -> None:
         """The first gate. One request alone is never too large for it: the body's limit is the edge's."""
@@ -119,82 +183,48 @@ class Router(Actor[RouterMessage]):
             text = f"{self.preparing_items} items wait for preparation; the limit (preparation_backlog) is "
             raise QueueFull(f"{text}{self._intake.max_preparing_items}.").after(0.25)
 
-    async def _prepare(
-        self,
-        receipt: int,
-        submit: Submit,
-        spec: ModelSpec,
-        profile: str | None,
-        size: int,
-        received: float,
-    ) -> None:
-        request = submit.request
-        key = f"{spec.id}:{profile}" if profile else spec.id
+    async def _prepare(self, receipt: int, going: Going) -> None:
+        """The first for a model: its preparer may take a minute to make."""
+        made: Made
         try:
-            prepared = await self._bounded(key, spec.profiled(profile), request)
-            self._enqueue(submit, spec, profile, prepared, size, received)
+            made = await self._bounded(going.key, going.chosen, going.submit.request)
+        except Exception as error:
+            made = error
+        self._prepared(receipt, going, made)
+
+    def _prepared(self, receipt: int, going: Going, made: Made) -> None:
+        """It goes on to the batcher, or its caller is told what was wrong."""
+        try:
+            if isinstance(made, Exception):
+                raise made
+            self._enqueue(going, made)
         except EngineError as error:
-            self.held_bytes -= size
-            self._refuse(submit, error, received, spec.id)
+            self.held_bytes -= going.size
+            self._refuse(going.submit, error, going.received, going.spec.id)
         except Exception:
-            self.held_bytes -= size
-            log.exception("a request for %s could not be prepared", spec.id)
+            self.held_bytes -= going.size
+            log.exception("a request for %s could not be prepared", going.spec.id)
             text = "The server failed to prepare this input; its log says why."
-            self._refuse(submit, EngineError(text), received, spec.id)
+            self._refuse(going.submit, EngineError(text), going.received, going.spec.id)
         finally:
-            self.preparing_items -= len(request.items)
+            self.preparing_items -= len(going.submit.request.items)
             del self._preparing[receipt]
+            self._holds.drop(receipt)
+            self._tell_drained()
 
     async def _bounded(self, key: str, spec: ModelSpec, request: Request) -> list[Prepared | EngineError]:
-        """Every item prepared, or what is wrong with it; those that the entry does not take are not tried."""
-        wrong = {
-            index: error
-            for index, item in enumerate(request.items)
-            if (error := bounds.mismatch(item, spec, request.task) or bounds.too_large(item, spec))
-        }
-        items = [item for i, item in enumerate(request.items) if i not in wrong]
-        if wrong and request.task is not Task.EXTRACT:
-            first = min(wrong)
-            raise wrong[first].at(first)
-        prepared = await self._preparation.prepare(key, spec, request.task, items, request.options)
-        return bounds.woven(request.items, wrong, [bounds.too_costly(p, spec) for p in prepared])
+        preparer = await self._preparation.preparer(key, spec)
+        return await self._preparation.beside(partial(prepare_within, preparer, spec, request))
 
-    def _enqueue(
-        self,
-        submit: Submit,
-        spec: ModelSpec,
-        profile: str | None,
-        prepared: Sequence[Prepared | EngineError],
-        size: int,
-        received: float,
-    ) -> None:
+    def _enqueue(self, going: Going, prepared: Sequence[Prepared | EngineError]) -> None:
         """Items become jobs. A bad item fails encode, score and generate; on extract it fails alone."""
-        request = submit.request
+        submit, request, spec = going.submit, going.submit.request, going.spec
         failed = {i: p.at(i) for i, p in enumerate(prepared) if isinstance(p, EngineError)}
         if failed and request.task is not Task.EXTRACT:
             raise next(iter(failed.values()))
-        number, unit, now = f"r{next(self._numbers)}", spec.unit(profile), anyio.current_time()
-        service_class = spec.default_class if request.service_class is None else request.service_class
-        target = self._units.facts(unit).targets.get(service_class, self._rules.targets[service_class])
-        limits = spec.profiled(profile).limits
-        jobs = []
-        for index, ready in enumerate(prepared):
-            if isinstance(ready, EngineError):
-                continue
-            job = Job(
-                id=f"{number}/{index}",
-                request=number,
-                unit=unit,
-                cost=max(1, ready.cost),
-                service_class=service_class,
-                arrived=received,
-                due=min(request.deadline, received + target),
-                deadline=request.deadline,
-                kv_tokens=ready.kv_tokens,
-                max_batch_cost=limits.max_batch_cost or 1 << 62,
-                max_batch_jobs=limits.max_batch_jobs or 1 << 62,
-            )
-            jobs.append(job)
+        number, now = f"r{next(self._numbers)}", anyio.current_time()
+        jobs = going.jobs(number, prepared, self._units.facts(going.unit).targets, self._rules.targets)
+        for job, ready in jobs:
             self._payloads.prepared[job.id] = ready
         usages = tuple(Usage() if isinstance(p, EngineError) else p.usage for p in prepared)
         self._batcher.tell(
@@ -203,21 +233,48 @@ class Router(Actor[RouterMessage]):
                 request=request,
                 number=number,
                 model=spec.id,
-                unit=unit,
-                jobs=tuple(jobs),
+                unit=going.unit,
+                jobs=tuple(job for job, _ in jobs),
                 usages=usages,
                 failed=failed,
-                prepare_seconds=now - received,
-                received=received,
-                held_bytes=size,
+                prepare_seconds=now - going.received,
+                received=going.received,
+                held_bytes=going.size,
                 degrade=spec.degrade,
                 degraded_from=submit.degraded_from,
                 deltas=submit.deltas,
             )
         )
 
+    def _receive_aside(self, aside: Aside) -> None:
+        """It is prepared as a request is, behind the same gate, and then nothing of it goes on."""
+        size, items = weight(aside)
+        try:
+            self._admit(size, items)
+        except EngineError as error:
+            aside.reply.fail(error)
+            return
+        self.held_bytes += size
+        self.preparing_items += items
+        self.spawn(self._answer_aside, aside, size, items)
+
+    async def _answer_aside(self, aside: Aside, size: int, items: int) -> None:
+        try:
+            await self._asides.answer(aside)
+        except EngineError as error:
+            aside.reply.fail(error)
+        except Exception:
+            log.exception("a %s could not be answered", type(aside).__name__)
+            aside.reply.fail(EngineError())
+        finally:
+            self.held_bytes -= size
+            self.preparing_items -= items
+
     def _refuse(self, submit: Submit, error: EngineError, received: float, model: str) -> None:
+        """Whoever has no time left is told that, not to come again."""
         told, now = submit.reply.error, anyio.current_time()
+        if isinstance(error, QueueFull) and now >= submit.request.deadline:
+            error = DeadlineExceeded()
         outcome = told.code if isinstance(told, EngineError) else error.code
         if submit.reply.closed and told is None:
             outcome = "DEADLINE_EXCEEDED" if now >= submit.request.deadline else "CANCELLED"
@@ -226,20 +283,3 @@ class Router(Actor[RouterMessage]):
         done = RequestDone.refused(submit.request, model, outcome, received, seconds)
         for observer in self._observers:
             observer.tell(done)
-
-
-def check(request: Request, spec: ModelSpec) -> None:
-    """Whether the model can do this at all. Raises InvalidInput naming what it can do."""
-    if request.task not in spec.tasks:
-        raise InvalidInput(f"{spec.id} cannot {request.task}; it can: {', '.join(spec.tasks)}.")
-    if not request.items:
-        raise InvalidInput("items is empty; send at least one.")
-
-
-def held_bytes(request: Request) -> int:
-    """Bytes of what the client sent, text at four a character as Python may hold it."""
-    total = 0
-    for item in request.items:
-        media = [*item.images, *(m for m in (item.audio, item.video, item.document) if m)]
-        total += sum(len(m.data) for m in media) + 4 * len(item.text or "") + 200
-    return total

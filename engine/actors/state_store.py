@@ -1,10 +1,12 @@
-"""What must survive: pins, operators' actions, learned run times. A commit is on disk when answered."""
+"""What must survive: pins, pauses, operators' actions, what was learned. A commit is on disk when told."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -12,9 +14,22 @@ from anyio import CapacityLimiter, to_thread
 from sqlite_utils import Database, Migrations
 from sqlite_utils.db import Table
 
+from engine.access import rows as access
 from engine.actors.actor import Actor, Mailbox, Reply
-from engine.actors.messages import Conclude, Intend, KeepCurves, StateMessage
+from engine.actors.messages import (
+    ChangeAccess,
+    Conclude,
+    EndSession,
+    History,
+    Intend,
+    KeepCurves,
+    KeepUses,
+    KeepWorkspaces,
+    ReadAccess,
+    StateMessage,
+)
 from engine.errors import EngineError
+from engine.wishes import Audited, Closed, Opened, Pinned, Unpinned
 
 migrations = Migrations("state")
 
@@ -39,6 +54,18 @@ def first_tables(db: Database) -> None:
     )
 
 
+@migrations()
+def places_pauses_and_workspaces(db: Database) -> None:
+    """A NULL `pins.device` is wherever the memory manager likes."""
+    _table(db, "pins").add_column("device", str)
+    _table(db, "pins").add_column("min_slots", int, not_null_default=1)
+    _table(db, "audit").add_column("before", str, not_null_default="")
+    _table(db, "audit").add_column("after", str, not_null_default="")
+    _table(db, "audit").create_index(["target"])
+    _table(db, "paused").create({"model": str, "since": float, "who": str}, pk="model")
+    _table(db, "workspaces").create({"unit": str, "device": str, "seen": str}, pk=("unit", "device"))
+
+
 def _table(db: Database, name: str) -> Table:
     table = db[name]
     assert isinstance(table, Table)
@@ -46,20 +73,44 @@ def _table(db: Database, name: str) -> Table:
 
 
 def open_database(path: Path, synchronous: str) -> Database:
-    """A database in WAL mode for one connection that several threads use in turn."""
-    import sqlite3
+    """A database in WAL mode for one connection that several threads use in turn.
 
+    Raises sqlite3.DatabaseError for a file that is none, or is damaged where it is looked at.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    db = Database(sqlite3.connect(path, check_same_thread=False))
-    db.enable_wal()
-    db.execute(f"pragma synchronous={synchronous}")
-    return db
+    path.touch(0o600)
+    with suppress(PermissionError):  # whoever may write it without owning it still can
+        path.chmod(0o600)  # what keys and sessions are checked against is nobody else's to read
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        db = Database(connection)
+        db.enable_wal()
+        db.execute(f"pragma synchronous={synchronous}")
+        return db
+    except BaseException:
+        connection.close()
+        raise
 
 
-def pins(db: Database) -> list[str]:
-    """Units that were pinned when the server last stopped, the oldest pin first."""
+def check(db: Database) -> None:
+    """Read all of it and bring its tables up to date. Raises sqlite3.DatabaseError when it is damaged."""
+    (said,) = db.execute("pragma quick_check(1)").fetchone()
+    if said != "ok":
+        raise sqlite3.DatabaseError(said)
     migrations.apply(db)
-    return [row["unit"] for row in _table(db, "pins").rows_where(order_by="since")]
+
+
+def pins(db: Database) -> list[Pinned]:
+    """What was pinned when the server last stopped, the oldest pin first."""
+    migrations.apply(db)
+    rows = _table(db, "pins").rows_where(order_by="since")
+    return [Pinned(row["unit"], row["device"], row["min_slots"]) for row in rows]
+
+
+def paused(db: Database) -> frozenset[str]:
+    """Models that take no requests until they are resumed; `*` is all of them."""
+    migrations.apply(db)
+    return frozenset(row["model"] for row in _table(db, "paused").rows)
 
 
 def curves(db: Database) -> dict[tuple[str, str], Mapping[str, tuple[float, float, int]]]:
@@ -68,10 +119,24 @@ def curves(db: Database) -> dict[tuple[str, str], Mapping[str, tuple[float, floa
     return {(r["unit"], r["device"]): json.loads(r["points"]) for r in _table(db, "curves").rows}
 
 
+def workspaces(db: Database) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """What batches were seen to take, by unit and device."""
+    migrations.apply(db)
+    return {(r["unit"], r["device"]): json.loads(r["seen"]) for r in _table(db, "workspaces").rows}
+
+
+def last_action(db: Database) -> int:
+    """The number of the newest row of the audit; 0 when there is none."""
+    migrations.apply(db)
+    (number,) = db.execute("select coalesce(max(id), 0) from audit").fetchone()
+    return int(number)
+
+
 class StateStore(Actor[StateMessage]):
     def __init__(self, mailbox: Mailbox[StateMessage], db: Database) -> None:
         super().__init__(mailbox)
         migrations.apply(db)
+        access.migrations.apply(db)
         self._db = db
         self._writer = CapacityLimiter(1)
 
@@ -81,18 +146,36 @@ class StateStore(Actor[StateMessage]):
                 self.spawn(self._commit, message.reply, lambda: self._intend(message))
             case Conclude():
                 self.spawn(self._commit, message.reply, lambda: self._conclude(message))
+            case History():
+                self.spawn(self._commit, message.reply, lambda: self._history(message))
             case KeepCurves():
-                self.spawn(self._commit, message.reply, lambda: self._keep(message))
+                kept = "curves", "points", message.curves
+                self.spawn(self._commit, message.reply, lambda: self._keep(*kept))
+            case KeepWorkspaces():
+                seen = "workspaces", "seen", message.workspaces
+                self.spawn(self._commit, message.reply, lambda: self._keep(*seen))
+            case ChangeAccess():
+                said = message.change, message.who, message.reason
+                self.spawn(self._commit, message.reply, lambda: access.change(self._db, *said))
+            case ReadAccess():
+                self.spawn(self._commit, message.reply, lambda: access.newer(self._db, message.generation))
+            case EndSession():
+                left = message.session, message.until
+                self.spawn(self._commit, message.reply, lambda: access.end_session(self._db, *left))
+            case KeepUses():
+                self.spawn(self._commit, message.reply, lambda: access.keep_uses(self._db, message.uses))
             case _:
                 assert_never(message)
 
     async def _commit(self, reply: Reply[Any], work: Callable[[], object]) -> None:
         def atomically() -> object:
-            with self._db.atomic():
+            with _immediate(self._db):
                 return work()
 
         try:
             reply.resolve(await to_thread.run_sync(atomically, limiter=self._writer))
+        except EngineError as error:
+            reply.fail(error)
         except Exception as error:
             reply.fail(EngineError(f"The state database refused a write: {error}"))
 
@@ -103,21 +186,48 @@ class StateStore(Actor[StateMessage]):
             "action": message.action,
             "target": message.target,
             "reason": message.reason,
+            "before": message.before,
         }
         return _table(self._db, "audit").insert(row).last_pk
 
     def _conclude(self, message: Conclude) -> None:
-        now = time.time()
-        _table(self._db, "audit").update(message.intent, {"outcome": message.outcome, "concluded_at": now})
-        if message.pinned:
-            pin = {"unit": message.pinned, "since": now, "who": message.who}
-            _table(self._db, "pins").upsert(pin, pk="unit")
-        if message.unpinned:
-            _table(self._db, "pins").delete_where("unit = ?", [message.unpinned])
+        now, who = time.time(), message.who
+        ended = {"outcome": message.outcome, "concluded_at": now, "after": message.after}
+        _table(self._db, "audit").update(message.intent, ended)
+        pins, paused = _table(self._db, "pins"), _table(self._db, "paused")
+        match message.kept:
+            case Pinned(unit, device, min_slots):
+                row = {"unit": unit, "since": now, "who": who, "device": device, "min_slots": min_slots}
+                pins.upsert(row, pk="unit")
+            case Unpinned(unit):
+                pins.delete_where("unit = ?", [unit])
+            case Closed(model):
+                paused.upsert({"model": model, "since": now, "who": who}, pk="model")
+            case Opened(model):
+                paused.delete_where("model = ?", [model])
 
-    def _keep(self, message: KeepCurves) -> None:
+    def _history(self, message: History) -> list[Audited]:
+        """Of a model: also what was done to its units of another dtype, `model@dtype`."""
+        mine, named = "target = ? or substr(target, 1, length(?) + 1) = ? || '@'", [message.target] * 3
+        where, values = (mine, named) if message.target is not None else (None, None)
+        rows = _table(self._db, "audit").rows_where(where, values, order_by="id desc", limit=message.limit)
+        return [Audited(**row) for row in rows]
+
+    def _keep(self, name: str, column: str, learned: Mapping[tuple[str, str], object]) -> None:
         rows = [
-            {"unit": unit, "device": device, "points": json.dumps(points)}
-            for (unit, device), points in message.curves.items()
+            {"unit": unit, "device": device, column: json.dumps(seen)}
+            for (unit, device), seen in learned.items()
         ]
-        _table(self._db, "curves").upsert_all(rows, pk=("unit", "device"))
+        _table(self._db, name).upsert_all(rows, pk=("unit", "device"))
+
+
+@contextmanager
+def _immediate(db: Database) -> Iterator[None]:
+    """A transaction that writes from its start: one that only comes to write may find that it cannot."""
+    db.conn.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        db.conn.rollback()
+        raise
+    db.conn.commit()

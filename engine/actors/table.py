@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from engine.actors.messages import Enqueue
 from engine.errors import EngineError
 from engine.events import RequestDone
-from engine.requests import Delta, Generated, Output, Response, Task, Timing, Usage
+from engine.requests import Chosen, Delta, Generated, Output, Response, Task, Timing, Usage
 
 
 @dataclass(slots=True)
@@ -56,30 +56,35 @@ class Open:
         if isinstance(output, EngineError) and self.enqueued.request.task is not Task.EXTRACT:
             self.fail(output.at(index))
 
-    def stream(self, text: str, tokens: int) -> None:
+    def stream(self, text: str, tokens: int, chosen: tuple[Chosen, ...]) -> None:
         """A piece of text for whoever reads along."""
         if self.enqueued.deltas is not None and not self.closed:
-            self.enqueued.deltas.send_nowait(Delta(text, tokens))
+            self.enqueued.deltas.send_nowait(Delta(text, tokens, chosen=chosen))
 
     def fail(self, error: EngineError) -> None:
         self.enqueued.reply.fail(error)
 
-    def answer(self, now: float) -> None:
+    def answer(self, timing: Timing) -> None:
         """All of it is there."""
         enqueued = self.enqueued
-        outputs = {**enqueued.failed, **self.outputs}
-        usage = sum(enqueued.usages, Usage()) + Usage(output_tokens=self.output_tokens)
+        outputs = {**enqueued.failed, **self.outputs} if enqueued.failed else self.outputs
         enqueued.reply.resolve(
             Response(
                 model=enqueued.model,
-                outputs=tuple(outputs[i] for i in range(len(enqueued.request.items))),
-                usage=usage,
-                timing=self.timing(now),
+                outputs=tuple([outputs[i] for i in range(len(enqueued.request.items))]),
+                usage=self._usage(),
+                timing=timing,
                 cold=self.cold,
                 device=self.device,
                 degraded_from=enqueued.degraded_from,
             )
         )
+
+    def _usage(self) -> Usage:
+        usages = self.enqueued.usages
+        if len(usages) == 1 and not self.output_tokens:
+            return usages[0]
+        return sum(usages, Usage()) + Usage(output_tokens=self.output_tokens)
 
     def timing(self, now: float) -> Timing:
         """Where its time went. Jobs of one request overlap: run is from its first batch to its last."""
@@ -93,21 +98,21 @@ class Open:
             total=now - enqueued.received,
         )
 
-    def done(self, outcome: str, now: float) -> RequestDone:
-        enqueued, request, timing = self.enqueued, self.enqueued.request, self.timing(now)
+    def done(self, outcome: str, timing: Timing) -> RequestDone:
+        enqueued, request, jobs = self.enqueued, self.enqueued.request, self.enqueued.jobs
         if outcome == "ok" and enqueued.degraded_from:
             outcome = "degraded"
         return RequestDone(
             request=request.id,
             model=enqueued.model,
             task=request.task,
-            service_class=min((j.service_class for j in enqueued.jobs), default=0),
+            service_class=jobs[0].service_class if jobs else 0,
             session=request.session,
             arrived=enqueued.received,
             outcome=outcome,
             items=len(request.items),
-            cost=sum(job.cost for job in enqueued.jobs),
-            input_tokens=sum(usage.input_tokens for usage in enqueued.usages),
+            cost=sum([job.cost for job in jobs]),
+            input_tokens=sum([usage.input_tokens for usage in enqueued.usages]),
             output_tokens=self.output_tokens,
             prepare_seconds=timing.prepare,
             queue_seconds=timing.queue,
@@ -117,4 +122,12 @@ class Open:
             cold=self.cold,
             device=self.device,
             batches=tuple(self.batches.items()),
+            principal=request.principal,
+            unit=enqueued.unit,
+            costs=tuple([job.cost for job in jobs]),
+            kv_tokens=sum([job.kv_tokens for job in jobs]),
+            deadline_seconds=request.deadline - enqueued.received,
+            degraded_from=enqueued.degraded_from,
+            bytes_in=enqueued.held_bytes,
+            profile=request.profile,
         )

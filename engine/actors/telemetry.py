@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import assert_never
 
 from prometheus_client import (
@@ -28,6 +29,17 @@ COST = tuple(4**n for n in range(1, 12))
 STAGES = ("prepare", "queue", "load", "run", "total")
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """What requests of one model, task and outcome are counted on."""
+
+    requests: Counter
+    items: Counter
+    tokens_in: Counter
+    tokens_out: Counter
+    stages: tuple[tuple[str, Histogram], ...]
+
+
 class Telemetry(Actor[TelemetryMessage]):
     def __init__(self, mailbox: Mailbox[TelemetryMessage]) -> None:
         super().__init__(mailbox)
@@ -39,6 +51,7 @@ class Telemetry(Actor[TelemetryMessage]):
         """Changes by unit and event."""
         self.device_seconds: dict[str, float] = defaultdict(float)
         """Seconds that slots were held, by device."""
+        self._lines: dict[tuple[str, str, str], _Lines] = {}
         self._requests = self._counter("requests", "Requests by outcome", "model", "task", "outcome")
         self._stage = self._histogram(
             "stage_seconds", "Seconds of a request by stage", SECONDS, "model", "stage"
@@ -55,6 +68,7 @@ class Telemetry(Actor[TelemetryMessage]):
         self._changes = self._counter(
             "residency_changes", "Loads, evictions, failures", "unit", "device", "event"
         )
+        self._thrash = self._counter("thrash", "Loads after several evictions in a short time", "model")
         self._loading = self._histogram("load_seconds", "Seconds of a load", SECONDS, "unit")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -80,6 +94,8 @@ class Telemetry(Actor[TelemetryMessage]):
             case ResidencyChanged():
                 self.residency[message.unit, message.event] += 1
                 self._changes.labels(message.unit, message.device, message.event).inc()
+                if message.thrash:
+                    self._thrash.labels(message.unit.partition("#")[0].partition("@")[0]).inc()
                 if message.event == "loaded":
                     self._loading.labels(message.unit).observe(message.seconds)
             case _:
@@ -89,14 +105,27 @@ class Telemetry(Actor[TelemetryMessage]):
         # A name that no entry has is the caller's: as a label it would let callers grow this without end.
         model = "unknown" if done.outcome == "MODEL_NOT_FOUND" else done.model
         self.totals[done.outcome] += 1
-        self._requests.labels(model, done.task, done.outcome).inc()
+        key = (model, done.task, done.outcome)
+        if key not in self._lines:  # looking labels up costs more than counting, and each request counts ten
+            self._lines[key] = self._make_lines(*key)
+        lines = self._lines[key]
+        lines.requests.inc()
         if done.outcome not in ("ok", "degraded"):
             return
-        self._items.labels(model).inc(done.items)
-        self._tokens.labels(model, "in").inc(done.input_tokens)
-        self._tokens.labels(model, "out").inc(done.output_tokens)
-        for stage in STAGES:
-            self._stage.labels(model, stage).observe(getattr(done, f"{stage}_seconds"))
+        lines.items.inc(done.items)
+        lines.tokens_in.inc(done.input_tokens)
+        lines.tokens_out.inc(done.output_tokens)
+        for stage, line in lines.stages:
+            line.observe(getattr(done, stage))
+
+    def _make_lines(self, model: str, task: str, outcome: str) -> _Lines:
+        return _Lines(
+            requests=self._requests.labels(model, task, outcome),
+            items=self._items.labels(model),
+            tokens_in=self._tokens.labels(model, "in"),
+            tokens_out=self._tokens.labels(model, "out"),
+            stages=tuple((f"{stage}_seconds", self._stage.labels(model, stage)) for stage in STAGES),
+        )
 
     def exposition(self, view: Callable[[], EngineView]) -> bytes:
         """Everything in Prometheus' text format: what was counted, and what one look shows now."""

@@ -22,7 +22,9 @@ from engine.adapters.generation import kv, sampling
 from engine.adapters.generation.chat import Chat
 from engine.adapters.generation.decoder import Decoder
 from engine.adapters.generation.sequences import Prompt
-from engine.adapters.preparing.tokens import text_of
+from engine.adapters.generation.vocabulary import Grammar, Vocabulary
+from engine.adapters.preparing.cutting import Cutter
+from engine.adapters.preparing.tokens import known, text_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import GenerateOptions, Item, Options, Task, Usage
@@ -59,7 +61,9 @@ class CausalLM:
     def preparer(self, spec: ModelSpec, path: Path) -> Prompts:
         config = _text_config(spec, path)
         context = _context(spec, config)
-        return Prompts(Chat(path, context, spec.trust_remote_code), context, config.vocab_size)
+        chat = Chat(path, context, spec.trust_remote_code)
+        size = int(config.vocab_size)
+        return Prompts(chat, context, Vocabulary(chat.backend, size, _eos(path, config)), size)
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> Decoder:
         config = _text_config(spec, path)
@@ -84,18 +88,23 @@ class Prompts:
     than `max_new_tokens` gets what is left.
     """
 
-    def __init__(self, chat: Chat, context: int, vocabulary: int) -> None:
+    def __init__(self, chat: Chat, context: int, vocabulary: Vocabulary, size: int) -> None:
         self._chat = chat
+        self.cutter = Cutter(chat.backend)
         self._context = context
         self._vocabulary = vocabulary
+        self._size = size
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         if task is not Task.GENERATE or not isinstance(options, GenerateOptions):
             raise InvalidInput(f"this model generates text; it cannot {task}")
-        sampling.check(options, self._vocabulary)
-        return [self._one(item, options, at) for at, item in enumerate(items)]
+        sampling.check(options, self._size)
+        grammar = self._vocabulary.grammar(options.grammar) if options.grammar else None
+        return [self._one(item, options, grammar, at) for at, item in enumerate(items)]
 
-    def _one(self, item: Item, options: GenerateOptions, at: int) -> Prepared | EngineError:
+    def _one(
+        self, item: Item, options: GenerateOptions, grammar: Grammar | None, at: int
+    ) -> Prepared | EngineError:
         try:
             ids = self._tokens(item, options, at)
         except EngineError as error:
@@ -112,9 +121,11 @@ class Prompts:
             )
         prompt = Prompt(
             np.array(ids, np.int32),
-            replace(options, messages=()),
+            replace(options, messages=(), tools=()),
             min(options.max_new_tokens, left),
             tuple(self._chat.special[stop] for stop in options.stop if stop in self._chat.special),
+            grammar,
+            None if options.top_logprobs is None else self._vocabulary.spelled,
         )
         return Prepared(
             cost=len(ids),
@@ -128,7 +139,9 @@ class Prompts:
         if options.messages and item.text:
             raise InvalidInput("send a prompt or messages, not both")
         if options.messages:
-            return self._chat.conversation(options.messages)
+            return self._chat.conversation(options.messages, options.tools)
+        if item.tokens is not None:
+            return known(item.tokens, self._size, at)
         text = text_of(item, at)
         return self._chat.raw(text) if options.raw else self._chat.prompt(text)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
@@ -40,6 +41,7 @@ class PairPreparer:
         config = weights.model_config(path)
         self._spec = spec
         self._tokenizer = TextTokenizer(path)
+        self.cutter = self._tokenizer.cutter
         self._max_tokens = max_tokens(spec, config)
         self._vocabulary = int(config["vocab_size"])
 
@@ -113,6 +115,9 @@ class CrossEncoder:
             _scored(bounded if payload.sigmoid else score)
             for payload, (score, bounded) in zip(payloads, scores, strict=True)
         ]
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return weights.tensors(self._model)
 
     def unload(self) -> None:
         weights.release(self._model)

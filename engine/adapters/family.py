@@ -15,12 +15,17 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
 from engine.catalog import ModelSpec
 from engine.errors import EngineError
 from engine.memory.footprint import Footprint as Footprint
-from engine.requests import Generated, Item, Options, Output, Task, Usage
+from engine.requests import Chosen, Generated, Item, Options, Output, Task, Usage
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.adapters.preparing.cutting import Cutter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,14 @@ class Preparer(Protocol):
 
 
 @runtime_checkable
+class Cutting(Protocol):
+    """A preparer whose model reads tokens that can be shown."""
+
+    @property
+    def cutter(self) -> Cutter: ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """Weights on a device."""
 
@@ -73,6 +86,8 @@ class Progressed:
     text: str
     tokens: int
     done: Generated | EngineError | None = None
+    chosen: tuple[Chosen, ...] = ()
+    """The tokens of `text`, where their chances were asked for."""
 
 
 @runtime_checkable
@@ -90,6 +105,18 @@ class GenerativeModel(Protocol):
         ...
 
     def unload(self) -> None: ...
+
+
+@runtime_checkable
+class Parkable(Protocol):
+    """A model whose weights may wait in host memory: it works again when its tensors have their values.
+
+    The others are unloaded and loaded anew.
+    """
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """All that it holds on its device while nothing runs. Their `data` is exchanged in place."""
+        ...
 
 
 class Family(Protocol):

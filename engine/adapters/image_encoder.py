@@ -5,7 +5,7 @@ Pixels are decoded on the slot, for the batch that runs; until then an image wai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
@@ -13,6 +13,7 @@ from typing import ClassVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
@@ -110,6 +111,9 @@ class ImageEncoder:
         """Of its vectors: each architecture names them differently in its configuration, so one is made."""
         with torch.inference_mode():
             return int(self._vectors(np.zeros((1, 3, *self._processor.shape), np.float32)).shape[1])
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return weights.tensors(self._model)
 
     def unload(self) -> None:
         weights.release(self._model)

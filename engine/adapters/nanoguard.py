@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -107,11 +107,15 @@ class Guard:
 
     def __init__(self, config: dict[str, Any], held: dict[str, Tensor]) -> None:
         self._held = held
-        self._device = held["cls_head.weight"].device
         self._heads = int(config["n_head"])
         self._layers = int(config["n_layer"])
         self._names = in_order(config["id2label"])
         self._rotation = _rotation(config["sequence_len"], config["n_embd"] // self._heads, self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        """Asked each time: a model that was parked may come back to another card."""
+        return self._held["cls_head.weight"].device
 
     @torch.inference_mode()
     def run(self, jobs: Sequence[Prepared]) -> list[Extracted | EngineError]:
@@ -130,8 +134,12 @@ class Guard:
             for text, windows in zip(texts, np.split(chances, ends[:-1]), strict=True)
         ]
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        return self._held | dict(zip(("cos", "sin"), self._rotation, strict=True))
+
     def unload(self) -> None:
         self._held.clear()
+        self._rotation = torch.empty(0), torch.empty(0)
         trim()
 
     def _answer(self, text: Text, chances: NDArray[np.float32]) -> Extracted | EngineError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -30,6 +30,9 @@ from engine.requests import (
     Usage,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a simulated model takes, in bytes and seconds, and how it fails."""
@@ -40,6 +43,12 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds_per_batch: float = 0.002
     seconds_per_cost: float = 0.0001
     load_seconds: float = 0.5
+    restore_seconds: float = 0.05
+    """From the device to host memory, or back."""
+    peak_per_cost: float | None = None
+    """What a batch really holds; None: as much as it says."""
+    out_of_memory_above: int | None = None
+    """A batch of more than this cost runs out of memory."""
     load_error: str = ""
     """Loading fails, and says so."""
     poison: str = ""
@@ -64,13 +73,20 @@ class SimulatedModel:
     def __init__(self, declared: Declared, dims: int) -> None:
         self._declared = declared
         self._dims = dims
+        self.weights_bytes = declared.weights_bytes
         self.load_seconds = declared.load_seconds
+        self.restore_seconds = declared.restore_seconds
         self._running: dict[str, tuple[str, int, int]] = {}  # text, tokens wanted, tokens given
 
     def seconds(self, cost: int) -> float:
         return self._declared.seconds_per_batch + cost * self._declared.seconds_per_cost
 
+    def peak_bytes(self, cost: int) -> int:
+        per_cost = self._declared.peak_per_cost
+        return int(cost * (self._declared.workspace_per_cost if per_cost is None else per_cost))
+
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
+        self._allocate(jobs)
         texts = [job.payload[1] for job in jobs]
         if self._declared.poison and any(self._declared.poison in text for text in texts):
             raise RuntimeError("poisoned")
@@ -93,6 +109,7 @@ class SimulatedModel:
         """One token a quantum for each sequence: the words of its prompt, again and again."""
         for job in leaving:
             self._running.pop(job, None)
+        self._allocate(tuple(joining.values()))
         for job, prepared in joining.items():
             self._running[job] = (prepared.payload[1], prepared.payload[2], 0)
         progressed: dict[str, Progressed] = {}
@@ -108,8 +125,16 @@ class SimulatedModel:
             progressed[job] = Progressed(piece, 1, done)
         return progressed
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        return {}
+
     def unload(self) -> None:
         self._running.clear()
+
+    def _allocate(self, jobs: Sequence[Prepared]) -> None:
+        most = self._declared.out_of_memory_above
+        if most is not None and sum(job.cost for job in jobs) > most:
+            raise MemoryError(f"more than {most}")
 
 
 class SimulatedFamily:

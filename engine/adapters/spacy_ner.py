@@ -6,6 +6,7 @@ Runs on the CPU, in one slot at a time: a loaded pipeline is not safe under conc
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,6 +29,8 @@ from engine.requests import Entity, Extracted, Item, Options, Task, Usage
 PIECE = 4000
 """Code points of text that go through the pipeline at once; longer texts go in overlapping pieces."""
 OVERLAP = 400
+LONGEST_RUN = 100
+_LONG_RUN = re.compile(rf"\S{{{LONGEST_RUN}}}(?=\S)")
 PIECES_AT_ONCE = 4
 
 OBJECTS_BYTES = 32 << 20
@@ -90,6 +93,25 @@ class SpacyNer:
         return SpacyModel(spacy.load(path, exclude=_unused(path)))
 
 
+class Bounded:
+    """spaCy's tokenizer, given no more than LONGEST_RUN code points without white space at once.
+
+    It takes prefixes and suffixes off one by one, in time that is quadratic in a run of them, and holds
+    the interpreter all the while. What is cut is put together again, so offsets are those of the text.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str) -> Doc:
+        cuts = [0, *(run.end() for run in _LONG_RUN.finditer(text)), len(text)]
+        if len(cuts) == 2:
+            return cast(Doc, self._tokenizer(text))
+        tokens = [token for start, end in pairwise(cuts) for token in self._tokenizer(text[start:end])]
+        words, spaces = [t.text for t in tokens], [bool(t.whitespace_) for t in tokens]
+        return Doc(self._tokenizer.vocab, words=words, spaces=spaces)
+
+
 class SpacyPreparer:
     """The pipeline's own tokenizer, without the pipeline, counts what a text costs."""
 
@@ -98,6 +120,7 @@ class SpacyPreparer:
         self._labels = Labels(spec.id, meta["labels"]["ner"], spec.labels)
         self._tokenizer = spacy.blank(meta["lang"])
         cast(Any, self._tokenizer.tokenizer).from_disk(path / "tokenizer")
+        cast(Any, self._tokenizer).tokenizer = Bounded(self._tokenizer.tokenizer)
         self._lock = Lock()  # the tokenizer's cache is shared, and preparers run in several threads
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
@@ -113,7 +136,7 @@ class SpacyPreparer:
         return Prepared(max(1, tokens), (text, asked), len(text.encode()), Usage(input_tokens=tokens))
 
     def _tokens(self, text: str) -> int:
-        """Counted in parts, so that the interpreter is never held for more than a millisecond or so."""
+        """Counted in parts, so that the interpreter is held for a few milliseconds at most."""
         total = 0
         for start in range(0, len(text), PIECE):
             with self._lock, self._tokenizer.memory_zone():
@@ -126,6 +149,7 @@ class SpacyModel:
 
     def __init__(self, pipeline: Language) -> None:
         self._pipeline = pipeline
+        cast(Any, pipeline).tokenizer = Bounded(pipeline.tokenizer)
 
     def run(self, jobs: Sequence[Prepared]) -> list[Extracted | EngineError]:
         parts = [

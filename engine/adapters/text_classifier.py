@@ -7,7 +7,7 @@ for the text, which is what a guard needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
@@ -23,7 +23,7 @@ from engine.adapters.forward import weights
 from engine.adapters.forward.heads import sequence_logits
 from engine.adapters.forward.packed import Encoder, Ids, workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
-from engine.adapters.preparing.kinds import extract_options, only_texts
+from engine.adapters.preparing.kinds import extract_options, only_texts, raw_scores
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import fit
 from engine.catalog import ModelSpec
@@ -42,6 +42,8 @@ class ClassJob:
     windows: tuple[Piece, ...]
     asked: Chosen
     threshold: float | None
+    raw: bool = False
+    """The scores themselves instead of the chances that are made of them."""
 
 
 class ClassPreparer:
@@ -52,20 +54,24 @@ class ClassPreparer:
         self._spec = spec
         self._labels = Labels(spec.id, in_order(config["id2label"]), spec.labels)
         self._tokenizer = TextTokenizer(path)
+        self.cutter = self._tokenizer.cutter
         self._room = max_tokens(spec, config) - self._tokenizer.single.length
         self._vocabulary = int(config["vocab_size"])
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
+        raw, options = raw_scores(options)
         extract = extract_options(task, options)
         asked = self._labels.choose(extract.labels)
         texts = only_texts(items)
         ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
         return [
-            text if isinstance(text, EngineError) else self._one(next(ids), extract, asked, index)
+            text if isinstance(text, EngineError) else self._one(next(ids), extract, asked, raw, index)
             for index, text in enumerate(texts)
         ]
 
-    def _one(self, ids: Ids, options: ExtractOptions, asked: Chosen, index: int) -> Prepared | EngineError:
+    def _one(
+        self, ids: Ids, options: ExtractOptions, asked: Chosen, raw: bool, index: int
+    ) -> Prepared | EngineError:
         try:
             spans = fit(len(ids), self._room, min(OVERLAP, self._room // 4), self._spec, options.overflow)
         except EngineError as error:
@@ -79,7 +85,7 @@ class ClassPreparer:
             return InvalidInput(f"item {index} has no tokens", item=index)
         read = spans[-1].end
         usage = Usage(input_tokens=read + frame.length, truncated=int(read < len(ids)))
-        return Prepared(cost, ClassJob(windows, asked, options.threshold), 8 * cost, usage)
+        return Prepared(cost, ClassJob(windows, asked, options.threshold, raw), 8 * cost, usage)
 
 
 class TextClassifier:
@@ -96,10 +102,14 @@ class TextClassifier:
         windows = [window for payload in payloads for window in payload.windows]
         with torch.inference_mode():
             hidden = self._encoder.hidden([w.ids for w in windows], [w.types for w in windows])
-            chances = self._chances(sequence_logits(self._model, hidden).float()).cpu().numpy()
-        ends = np.cumsum([len(payload.windows) for payload in payloads])
-        split = np.split(chances, ends[:-1])
-        return [self._answer(payload, rows) for payload, rows in zip(payloads, split, strict=True)]
+            logits = sequence_logits(self._model, hidden).float()
+            chances, scores = self._chances(logits).cpu().numpy(), logits.cpu().numpy()
+        ends = np.cumsum([len(payload.windows) for payload in payloads])[:-1]
+        split = zip(payloads, np.split(chances, ends), np.split(scores, ends), strict=True)
+        return [self._answer(payload, likely, scored) for payload, likely, scored in split]
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return weights.tensors(self._model)
 
     def unload(self) -> None:
         weights.release(self._model)
@@ -113,9 +123,13 @@ class TextClassifier:
             return logits.sigmoid()
         return logits.softmax(-1)
 
-    def _answer(self, job: ClassJob, windows: NDArray[np.float32]) -> Extracted | EngineError:
+    def _answer(
+        self, job: ClassJob, chances: NDArray[np.float32], scores: NDArray[np.float32]
+    ) -> Extracted | EngineError:
+        """A row a window."""
+        windows = scores if job.raw else chances
         if self._alarm is not None:
-            row = windows[windows[:, self._alarm].argmax()]
+            row = windows[chances[:, self._alarm].argmax()]
         else:
             row = np.average(windows, axis=0, weights=[len(window.ids) for window in job.windows])
         try:

@@ -73,6 +73,10 @@ class TextEncoder:
             made = {kind: make[kind](hidden, payloads, places) for kind, places in asking.items()}
         return [self._answer(place, payload, made) for place, payload in enumerate(payloads)]
 
+    def tensors(self) -> Mapping[str, Tensor]:
+        projection = {} if self._projection is None else {"projection": self._projection}
+        return weights.tensors(self._model) | projection
+
     def unload(self) -> None:
         self._projection = None
         weights.release(self._model)

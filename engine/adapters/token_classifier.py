@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Encoding
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForTokenClassification, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
@@ -57,6 +57,7 @@ class TagPreparer:
         self._spec = spec
         self._labels = Labels(spec.id, tagger(spec, config["id2label"]).labels, spec.labels)
         self._tokenizer = TextTokenizer(path)
+        self.cutter = self._tokenizer.cutter
         self._room = max_tokens(spec, config) - self._tokenizer.single.length
         self._vocabulary = int(config["vocab_size"])
 
@@ -125,6 +126,9 @@ class TokenClassifier:
             scores = [flat[hidden.layout.rows(place)] for place in range(len(windows))]
         left = iter(scores)
         return [self._answer(payload, [next(left) for _ in payload.windows]) for payload in payloads]
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        return weights.tensors(self._model)
 
     def unload(self) -> None:
         weights.release(self._model)

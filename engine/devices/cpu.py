@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
+import psutil
 from anyio import CapacityLimiter, to_thread
 
+from engine.adapters.family import Parkable
+from engine.devices.device import DeviceLost, Parked, Seen
 from engine.devices.host import available_memory, core_quota, trim
 from engine.offload import contained
 
@@ -16,6 +20,9 @@ R = TypeVar("R")
 class Cpu:
     kind = "cpu"
     torch_device = "cpu"
+    context_bytes = 0
+    host_tier = False  # its weights are in host memory already
+    watched = True
 
     def __init__(
         self, name: str = "cpu", *, slots: int | None, memory: int | None, threads_per_slot: int
@@ -26,6 +33,9 @@ class Cpu:
         self._threads_per_slot = threads_per_slot
         self._limiters = [CapacityLimiter(1) for _ in range(self.slots)]
         self._loading = CapacityLimiter(self.slots)
+        self.last_seen = Seen()
+        self._process = psutil.Process()
+        self._before = self._process.memory_info().rss
 
     async def open(self) -> None:
         """Import torch off the loop, and give each slot its threads and no more.
@@ -54,5 +64,35 @@ class Cpu:
 
         await to_thread.run_sync(contained(let_go), limiter=self._loading)
 
-    def foreign_bytes(self) -> int:
-        return 0  # the budget is ours alone: what other processes use is not part of it
+    def peak(self, slot: int) -> int:
+        return 0  # nobody counts what one thread of a process allocates
+
+    async def park(self, unit: str, model: Parkable) -> Parked:
+        """As on a card, from host memory to host memory: that way it is measured without one."""
+
+        def away() -> Parked:
+            from engine.devices.parking import park  # imports torch
+
+            return park(model, self.torch_device)
+
+        return await to_thread.run_sync(contained(away), limiter=self._loading)
+
+    async def restore(self, unit: str, parked: Any) -> Any:
+        back = partial(parked.restore, self.torch_device)
+        await to_thread.run_sync(contained(back), limiter=self._loading)
+        return parked.model
+
+    async def forget(self, parked: Any) -> None:
+        await to_thread.run_sync(contained(parked.release), limiter=self._loading)
+
+    async def seen(self) -> Seen:
+        # Foreign: none. The budget is ours alone; what other processes use is not part of it.
+        grown = self._process.memory_info().rss - self._before
+        self.last_seen = Seen(allocated_bytes=max(0, grown))
+        return self.last_seen
+
+    def release_caches(self) -> None:
+        trim()
+
+    def lost_by(self, error: BaseException) -> bool:
+        return isinstance(error, DeviceLost)

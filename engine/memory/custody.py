@@ -1,472 +1,282 @@
 """What the memory manager does on each message: messages in, effects out. Pure.
 
-The live memory manager, the tests and the planner drive this one object. It is the only writer of
-residency, leases and pins; each is a fact about a unit on a device.
+The live memory manager, the tests and the planner drive this one object. It and its parts are the only
+writers of residency, leases and pins; each is a fact about a unit on a device.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from engine.conversation import Denied, Granted, Lease, Left, Need, Ready, Release, TooLarge, Unavailable
-from engine.errors import EngineError, Failure, InvalidInput
+from engine.conversation import Denied, Left, Need, Ready, Release
+from engine.errors import Failure, InvalidInput
 from engine.events import ResidencyChanged
-from engine.memory import eviction
+from engine.memory import outlook
+from engine.memory.ahead import Ahead
+from engine.memory.arrivals import Arrivals
+from engine.memory.asks import Asks, PinAsk
+from engine.memory.departures import Departures
+from engine.memory.effects import Abandon, Answer, DropHost, Effect
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
-from engine.memory.leasing import largest, size
 from engine.memory.ledger import Line
+from engine.memory.lending import Lending
+from engine.memory.outlook import Leaving
+from engine.memory.pinning import Pinning
+from engine.memory.placement import Price
 from engine.memory.residency import Residency, Resident
 from engine.memory.rules import MemoryRules
-
-
-@dataclass(frozen=True, slots=True)
-class Inspect:
-    """Find out what this unit will take; `Inspected` comes back."""
-
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class BeginLoad:
-    """Load this unit; `Loaded` or `LoadFailed` comes back."""
-
-    unit: str
-    device: str
-    weights_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class BeginUnload:
-    """Unload this unit; `Unloaded` comes back."""
-
-    unit: str
-    device: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an operator asked for is done, or cannot be."""
-
-    ask: int
-    error: EngineError | None = None
-    displaced: tuple[str, ...] = ()
-
-
-Effect = (
-    Inspect
-    | BeginLoad
-    | BeginUnload
-    | Answer
-    | Granted
-    | Denied
-    | TooLarge
-    | Ready
-    | Left
-    | Unavailable
-    | ResidencyChanged
-)
-
-
-@dataclass(slots=True)
-class Claim:
-    """A unit that should become resident and is not yet."""
-
-    unit: str
-    since: float
-    device: str | None = None
-    """Where room is being made for it."""
+from engine.memory.seats import Want
+from engine.memory.workspace import WorkspaceCurve
+from engine.requests import ServiceClass
 
 
 @dataclass(slots=True)
 class Custody:
     held: Holdings
     rules: MemoryRules
-    claims: dict[str, Claim] = field(default_factory=dict)
-    wanted: set[str] = field(default_factory=set)
-    wake_at: float = math.inf
-    """When `on_wake` should be called, if nothing comes before."""
-    _asks: dict[str, list[int]] = field(default_factory=dict)  # operators who wait for a unit to be ready
-    _pinning: dict[str, list[int]] = field(default_factory=dict)  # who wait for it to be inspected
-    _unloading: dict[str, list[int]] = field(default_factory=dict)
-    _inspecting: set[str] = field(default_factory=set)
-    _starved: dict[tuple[str, str], float] = field(default_factory=dict)  # when to look again
-    _leases: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    asks: Asks = field(default_factory=Asks)
+    departures: Departures = field(init=False)
+    arrivals: Arrivals = field(init=False)
+    pinning: Pinning = field(init=False)
+    lending: Lending = field(init=False)
+    ahead: Ahead = field(init=False)
 
-    def on_wanted(self, unit: str, now: float) -> list[Effect]:
-        self.wanted.add(unit)
-        return self._seek(unit, now)
+    def __post_init__(self) -> None:
+        self.departures = Departures(self.held, self.rules, self.asks)
+        self.arrivals = Arrivals(self.held, self.rules, self.departures, self.asks)
+        self.pinning = Pinning(self.held, self.departures, self.arrivals, self.asks)
+        self.lending = Lending(self.held, self.departures)
+        self.ahead = Ahead(self.held, self.rules, self.departures, self.arrivals)
+
+    @property
+    def wake_at(self) -> float:
+        """When `on_wake` should be called, if nothing comes before."""
+        parts = (self.lending, self.departures, self.pinning, self.arrivals, self.ahead)
+        return min(part.wake_at for part in parts)
+
+    # From the batcher.
+
+    def on_wanted(
+        self,
+        unit: str,
+        now: float,
+        urgency: ServiceClass = ServiceClass.STANDARD,
+        due: float = math.inf,
+    ) -> list[Effect]:
+        """Work waits for the unit, or what waits while it is not there has become more or less urgent."""
+        known = unit in self.held.wanted
+        self.held.wanted[unit] = Want(urgency, due)
+        if known and self.held.ready(unit):
+            return self._advance(now)  # it was denied a lease, and is told when it may ask again
+        return [*self.arrivals.seek(unit, now), *self._advance(now)]
 
     def on_unwanted(self, unit: str, now: float) -> list[Effect]:
-        self.wanted.discard(unit)
-        for resident in self.held.residents.values():
-            if resident.unit == unit:
-                resident.owed_bytes = 0
-        if unit in self.claims and unit not in self._asks and unit not in self.held.pins:
-            del self.claims[unit]
+        self.held.wanted.pop(unit, None)
+        for resident in self.held.copies(unit):
+            resident.owed_bytes = 0
+            self.departures.rests(resident)
+        if unit not in self.asks.loads and unit not in self.held.pins:
+            self.held.claims.pop(unit, None)
         return self._advance(now)
+
+    def on_expected(self, unit: str, now: float) -> list[Effect]:
+        return [*self.ahead.expect(unit, None, now), *self._advance(now)]
+
+    def on_spread(self, unit: str, device: str, now: float) -> list[Effect]:
+        return [*self.ahead.expect(unit, device, now), *self._advance(now)]
 
     def on_need(self, need: Need, now: float) -> list[Effect]:
         """Grant a lease if the unit is there and memory for the batch is free."""
         resident = self.held.residents.get((need.unit, need.device))
-        if resident is None or not resident.lends:
-            denied = Denied(need.slot, need.unit, need.device, "loading")
-            return [denied, *self._seek(need.unit, now)]
-        ledger = self.held.ledgers[need.device]
-        spoken_for = self._spoken_for(need.device)
-        if resident.yielding:  # its sequences go on to their end, and nobody joins them
-            need, spoken_for = replace(need, kv_min=need.kv_floor, kv_want=need.kv_floor), 0
-        sized = size(need, resident.footprint, ledger.free_bytes - spoken_for)
-        if sized is None and not self.held.others_active(resident):
-            sized = size(need, resident.footprint, ledger.free_bytes)
-        if sized is None:
-            return self._make_room(need, resident, now)
-        lease = Lease(
-            next(self._leases),
-            need.unit,
-            need.device,
-            need.slot,
-            sized.cost,
-            sized.kv_tokens * resident.footprint.kv_bytes_per_token,
-        )
-        held = ledger.hold(Line.WORKSPACE, str(lease.id), sized.workspace_bytes)
-        held = held and ledger.hold(Line.KV, need.unit, lease.kv_bytes)
-        assert held, "size() took more than is free"
-        resident.kv_tokens = sized.kv_tokens
-        resident.leases += 1
-        resident.owed_bytes = 0
-        eviction.used(resident, now)
-        granted: list[Effect] = [Granted(lease, sized.kv_tokens)]
-        if sized.kv_tokens < need.kv_want:  # sequences wait beside weights that nobody wants
-            granted += self._evict_idle(resident, f"for sequences of {need.unit}", now)
-        return granted
+        if resident is not None and resident.lends:
+            return self.lending.lend(need, resident, now)
+        denied = Denied(need.slot, need.unit, need.device, "loading")
+        return [denied, *self.arrivals.seek(need.unit, now), *self._advance(now)]
 
     def on_release(self, release: Release, now: float) -> list[Effect]:
-        """A lease is over: its workspace is free, and whoever waited for bytes may ask again."""
-        lease = release.lease
-        resident, ledger = self.held.residents[lease.unit, lease.device], self.held.ledgers[lease.device]
-        ledger.hold(Line.WORKSPACE, str(lease.id), 0)
-        resident.kv_tokens = release.kv_tokens
-        ledger.hold(Line.KV, lease.unit, resident.kv_bytes)
-        resident.leases -= 1
-        eviction.used(resident, now, uses=0)
-        if release.out_of_memory:
-            self._learn_larger(resident)
-        return [*self._leave_if_idle(resident, now), *self._feed(lease.device), *self._advance(now)]
+        """A lease is over, and whoever waited for bytes may ask again."""
+        device = release.lease.device
+        if device in self.held.lost:
+            return []
+        resident = self.held.residents[release.lease.unit, device]
+        ended = self.lending.end(release, resident, now)
+        left = self.departures.leave_if_idle(resident, now)
+        self.departures.rests(resident)
+        return [*ended, *left, *self.lending.feed(device), *self._advance(now)]
+
+    def on_lost(self, device: str, reason: str, now: float) -> list[Effect]:
+        """All that was on the device is gone, and is sought elsewhere where anybody wants it."""
+        if device in self.held.lost:
+            return []
+        self.held.lost[device] = reason
+        effects = [e for resident in self.held.on(device) for e in self._lose(resident, reason, now)]
+        self.held.ledgers[device].clear()
+        self.lending.forget(device)
+        for claim in self.held.claims.values():
+            claim.device = None if claim.device == device else claim.device
+        self.pinning.forget(device)
+        for unit in sorted({*self.held.wanted, *self.asks.loads}):
+            effects += self.arrivals.seek(unit, now)
+        return [*effects, *self._advance(now)]
+
+    def _lose(self, resident: Resident, reason: str, now: float) -> list[Effect]:
+        unit, device = resident.key
+        state, weights = resident.state, resident.footprint.weights_bytes
+        was_there = resident.resident
+        effects = [*self.asks.gone(resident.key), *self.arrivals.lost(resident, now)]
+        if state is Residency.READY:
+            effects += [Left(unit, device), Abandon(unit, device)]
+        if state is Residency.LEAVING and unit in self.held.host:
+            self.held.host.drop(unit)  # its way there led through the device
+        if was_there:
+            effects.append(ResidencyChanged(unit, device, "lost", now, 0.0, weights, reason))
+        return effects
+
+    # From threads and samplers.
 
     def on_inspected(self, unit: str, footprint: Footprint, now: float) -> list[Effect]:
-        self._inspecting.discard(unit)
-        self.held.footprints[unit] = footprint
-        pinning: list[Effect] = []
-        for ask in self._pinning.pop(unit, []):
-            pinning += self.on_pin(unit, ask, now)
-        return [*pinning, *self._advance(now)]
+        self.arrivals.inspected(unit, footprint)
+        asked = self.asks.pins.pop(unit, [])
+        pinned = [effect for ask in asked for effect in self.pinning.pin(unit, ask, now)]
+        return [*pinned, *self._advance(now)]
 
     def on_inspect_failed(self, unit: str, failure: Failure, now: float) -> list[Effect]:
-        self._inspecting.discard(unit)
-        devices = self.held.devices(unit)
-        if not devices:
-            return self._give_up(unit, failure)
-        return self._fail(self.held.entry(unit, devices[0], Footprint(0)), failure, now)
+        return [*self.arrivals.inspect_failed(unit, failure, now), *self._advance(now)]
 
     def on_loaded(self, unit: str, device: str, seconds: float, now: float) -> list[Effect]:
+        if device in self.held.lost:
+            return [Abandon(unit, device)]
         resident = self.held.residents[unit, device]
-        resident.move(Residency.READY, now)
-        eviction.used(resident, now, uses=0)
-        resident.load_seconds = seconds
-        resident.attempts, resident.failure = 0, None
-        resident.pinned = self.held.pins.get(unit) == device
-        weights = resident.footprint.weights_bytes
-        return [
-            Ready(unit, device, seconds),
-            ResidencyChanged(unit, device, "loaded", now, seconds, weights),
-            *self._answers(unit),
-            *self._feed(device),
-            *self._advance(now),
-        ]
+        told = self.arrivals.came(resident, seconds, now)
+        if resident.yielding:
+            told += self.departures.evict(resident, "by an operator", now)
+        else:
+            answers = [*self.asks.loaded(unit), *self.pinning.hold(resident, now)]
+            told = [Ready(unit, device, seconds), *told, *answers]
+        return [*told, *self.lending.feed(device), *self._advance(now)]
 
     def on_load_failed(self, unit: str, device: str, failure: Failure, now: float) -> list[Effect]:
+        if device in self.held.lost:
+            return []
         self.held.ledgers[device].hold(Line.WEIGHTS, unit, 0)
-        failed = self._fail(self.held.residents[unit, device], failure, now)
-        return [*failed, *self._feed(device), *self._advance(now)]
+        failed = self.arrivals.fail(self.held.residents[unit, device], failure, now)
+        return [*failed, *self.lending.feed(device), *self._advance(now)]
 
-    def on_unloaded(self, unit: str, device: str, now: float) -> list[Effect]:
+    def on_unloaded(self, unit: str, device: str, now: float, kept_bytes: int = 0) -> list[Effect]:
+        """`kept_bytes` of its weights are in host memory now."""
+        if device in self.held.lost:
+            return [DropHost(unit)] if kept_bytes and unit not in self.held.host else []
         resident = self.held.residents[unit, device]
-        resident.move(Residency.ABSENT, now)
-        resident.yielding = resident.pinned = False
-        self.held.ledgers[device].hold(Line.WEIGHTS, unit, 0)
-        answers: list[Effect] = [Answer(ask) for ask in self._unloading.pop(unit, [])]
-        again = self._seek(unit, now) if unit in self.wanted or unit in self.held.pins else []
-        return [*answers, *again, *self._feed(device), *self._advance(now)]
+        told = self.departures.gone(resident, kept_bytes, now)
+        if unit in self.held.wanted or unit in self.asks.loads:
+            told += self.arrivals.seek(unit, now)
+        return [*told, *self.lending.feed(device), *self._advance(now)]
 
-    def on_observed(self, device: str, foreign_bytes: int, now: float) -> list[Effect]:
-        """What other processes hold on the card: it lowers what is free, and evicts nobody by itself."""
+    def on_observed(
+        self, device: str, foreign_bytes: int, now: float, allocated_bytes: int = 0
+    ) -> list[Effect]:
+        """What other processes hold on the card: it lowers what is free, and evicts nobody by itself.
+
+        `allocated_bytes` is what our own allocator holds, 0 where nobody can tell.
+        """
+        if device in self.held.lost:
+            return []
         self.held.ledgers[device].observe_foreign(foreign_bytes)
-        return [*self._feed(device), *self._advance(now)]
+        if allocated_bytes:
+            self.held.allocated[device] = allocated_bytes
+        return [*self.lending.feed(device), *self._advance(now)]
 
     def on_wake(self, now: float) -> list[Effect]:
         return self._advance(now)
 
+    # From operators.
+
     def on_load(self, unit: str, ask: int, now: float) -> list[Effect]:
+        if not self.held.knows(unit):
+            return [Answer(ask, _unknown(unit))]
         if self.held.ready(unit):
             return [Answer(ask)]
-        self._asks.setdefault(unit, []).append(ask)
-        return self._seek(unit, now)
+        self.asks.loads.setdefault(unit, []).append(ask)
+        return [*self.arrivals.seek(unit, now), *self._advance(now)]
 
     def on_unload(self, unit: str, ask: int, now: float) -> list[Effect]:
+        """It is gone when the answer comes; a load under way is finished first."""
         if unit in self.held.pins:
             return [Answer(ask, InvalidInput(f"{unit} is pinned; unpin it first."))]
-        there = [r for r in self.held.residents.values() if r.unit == unit and r.state is Residency.READY]
+        self.ahead.forget(unit)
+        if unit not in self.held.wanted:
+            self.held.claims.pop(unit, None)
+        error = InvalidInput(f"{unit} was unloaded before it was ready.")
+        effects: list[Effect] = [Answer(each, error) for each in self.asks.loads.pop(unit, [])]
+        if unit in self.held.host:
+            self.held.host.drop(unit)
+            effects.append(DropHost(unit))
+        there = self.held.copies(unit)
         if not there:
-            return [Answer(ask)]
-        self._unloading.setdefault(unit, []).append(ask)
-        return [effect for resident in there for effect in self._evict(resident, "by an operator", now)]
+            return [*effects, Answer(ask), *self._advance(now)]
+        self.asks.unloads[ask] = {resident.key for resident in there}
+        for resident in there:
+            if resident.state is Residency.LOADING:
+                resident.yielding = True
+            elif not resident.yielding:
+                effects += self.departures.evict(resident, "by an operator", now)
+        return [*effects, *self._advance(now)]
 
-    def on_pin(self, unit: str, ask: int, now: float) -> list[Effect]:
+    def on_pin(
+        self,
+        unit: str,
+        ask: int,
+        now: float,
+        device: str | None = None,
+        min_slots: int = 1,
+        passing: bool = False,
+    ) -> list[Effect]:
         """Pins are guarantees: one that does not fit beside the others is refused with the arithmetic."""
-        if unit not in self.held.footprints:
-            self._pinning.setdefault(unit, []).append(ask)
-            return self._inspect(unit)
-        device = self.held.home(unit)
-        if device is None:
-            return [Answer(ask, self.held.no_room(unit))]
-        self.held.pins[unit] = device
-        self._asks.setdefault(unit, []).append(ask)
-        resident = self.held.residents.get((unit, device))
-        if resident is None or resident.state is not Residency.READY:
-            return self._seek(unit, now)
-        resident.pinned = True
-        text = f"{unit} was pinned before it had left."
-        kept: list[Effect] = [Answer(a, InvalidInput(text)) for a in self._unloading.pop(unit, [])]
-        stays = self._stay(resident) if resident.yielding else self._answers(unit)
-        return [*kept, *stays, *self._advance(now)]
+        pinned = self.pinning.pin(unit, PinAsk(ask, device, min_slots, passing), now)
+        return [*pinned, *self._advance(now)]
 
     def on_unpin(self, unit: str, ask: int, now: float) -> list[Effect]:
-        self.held.pins.pop(unit, None)
-        for resident in self.held.residents.values():
-            if resident.unit == unit:
-                resident.pinned = False
-        return [Answer(ask), *self._advance(now)]
-
-    def displaced(self) -> tuple[str, ...]:
-        """Units of known size that can no longer be resident beside what is pinned."""
-        others = [unit for unit in sorted(self.held.footprints) if unit not in self.held.pins]
-        return tuple(u for u in others if self.held.home(u) is None and self.held.fits_alone(u))
-
-    def _seek(self, unit: str, now: float) -> list[Effect]:
-        """Make `unit` resident, unless it is or is about to be."""
-        if ready := self.held.ready(unit):
-            return [Ready(unit, ready.device)]
-        mine = [r for r in self.held.residents.values() if r.unit == unit]
-        if any(r.state is Residency.LOADING for r in mine):
-            return []
-        for resident in mine:
-            if resident.state is Residency.FAILED and now < resident.since + self.rules.load_cooldown:
-                assert resident.failure is not None
-                wait = resident.since + self.rules.load_cooldown - now
-                return self._give_up(unit, replace_retry(resident.failure, wait))
-        self.claims.setdefault(unit, Claim(unit, now))
-        if unit not in self.held.footprints:
-            return self._inspect(unit)
-        return self._advance(now)
-
-    def _inspect(self, unit: str) -> list[Effect]:
-        if unit in self._inspecting:
-            return []
-        self._inspecting.add(unit)
-        return [Inspect(unit)]
+        return [*self.pinning.unpin(unit, ask), *self._advance(now)]
 
     def _advance(self, now: float) -> list[Effect]:
-        """Bring every claim as far as it can go now, the oldest first."""
-        effects = self._look_again(now)
-        self.wake_at = min(self._starved.values(), default=math.inf)
-        effects += self._expire(now)
-        for claim in tuple(self.claims.values()):
-            if claim.unit in self.held.footprints:
-                effects += self._place(claim, now)
-        return [*effects, *self._unyield()]
-
-    def _place(self, claim: Claim, now: float) -> list[Effect]:
-        unit, footprint = claim.unit, self.held.footprints[claim.unit]
-        device = self.held.home(unit)  # a pin since the last look may have changed it
-        if device is None:
-            return self._give_up(unit, self.held.no_room(unit).failure())
-        if claim.device != device:
-            claim.device = None
-        residents = [r for r in self.held.residents.values() if r.device == device]
-        if any(r.unit == unit and r.resident for r in residents):
-            return []  # it is still leaving; `on_unloaded` comes back here
-        if sum(r.state is Residency.LOADING for r in residents) >= self.rules.loads_at_once:
-            return []
-        # Room that is being made for those who asked before is theirs: or the small keep the large out.
-        earlier = itertools.takewhile(lambda other: other is not claim, self.claims.values())
-        before = [other.unit for other in earlier if other.device == device]
-        shortfall = self.held.shortfall(unit, device, self.wanted, before=before)
-        missing = shortfall - sum(r.held_bytes for r in residents if r.yielding)
-        if max(self.held.shortfall(unit, device, self.wanted), missing) <= 0:
-            held = self.held.ledgers[device].hold(Line.WEIGHTS, unit, footprint.weights_bytes)
-            assert held, "shortfall() said that it fits"
-            del self.claims[unit]
-            resident = self.held.entry(unit, device, footprint)
-            resident.footprint = footprint
-            resident.move(Residency.LOADING, now)
-            return [BeginLoad(unit, device, footprint.weights_bytes)]
-        leaving = eviction.victims(
-            missing,
-            claim.since,
-            residents,
-            wanted=self.wanted,
-            rules=self.rules,
-            now=now,
-            relief=lambda gone: shortfall - self.held.shortfall(unit, device, self.wanted, gone, before),
-        )
-        if isinstance(leaving, float):
-            self.wake_at = min(self.wake_at, leaving)
-            return []
-        claim.device = device
-        return [e for r in leaving for e in self._evict(r, f"for {unit}", now)]
-
-    def _evict_idle(self, beside: Resident, reason: str, now: float) -> list[Effect]:
-        """One that has no work leaves, of least worth first; the next time it is asked, the next one."""
-        others = [r for r in self.held.residents.values() if r.device == beside.device and r is not beside]
-        if any(r.state is Residency.LEAVING for r in others):
-            return []
-        leaving = eviction.choose(
-            1, others, unwanted_only=True, wanted=self.wanted, policy=self.rules.policy, now=now
-        )
-        return [effect for resident in leaving or [] for effect in self._evict(resident, reason, now)]
-
-    def _evict(self, resident: Resident, reason: str, now: float) -> list[Effect]:
-        """No more leases from now on; the weights go when the last lease ends."""
-        resident.yielding = True
-        event = "unloaded" if resident.unit in self._unloading else "evicted"
-        weights = resident.footprint.weights_bytes
-        going = self._leave_if_idle(resident, now)
-        left = [] if going or resident.lends else [Left(resident.unit, resident.device)]
-        changed = ResidencyChanged(resident.unit, resident.device, event, now, 0.0, weights, reason)
-        return [*left, changed, *going]
-
-    def _leave_if_idle(self, resident: Resident, now: float) -> list[Effect]:
-        if not resident.yielding or resident.busy or resident.state is not Residency.READY:
-            return []
-        resident.move(Residency.LEAVING, now)
-        resident.owed_bytes = 0
-        return [Left(resident.unit, resident.device), BeginUnload(resident.unit, resident.device)]
-
-    def _unyield(self) -> list[Effect]:
-        """A unit that was to leave for a claim that is gone stays after all."""
-        effects: list[Effect] = []
-        making_room = {claim.device for claim in self.claims.values()}
-        for resident in self.held.residents.values():
-            asked = resident.unit in self._unloading or resident.device in making_room
-            if resident.yielding and resident.state is Residency.READY and not asked:
-                effects += self._stay(resident)
-        return effects
-
-    def _stay(self, resident: Resident) -> list[Effect]:
-        """It does not leave after all; whoever has asked for it since has it."""
-        resident.yielding = False
-        self.claims.pop(resident.unit, None)
-        return [Ready(resident.unit, resident.device), *self._answers(resident.unit)]
-
-    def _answers(self, unit: str) -> list[Effect]:
-        """To those who asked for the unit, now that it is there."""
-        return [Answer(ask, displaced=self.displaced()) for ask in self._asks.pop(unit, [])]
-
-    def _expire(self, now: float) -> list[Effect]:
-        """Units that nobody used for the idle time leave."""
-        effects: list[Effect] = []
-        if self.rules.idle_unload is None:
-            return effects
-        for resident in self.held.residents.values():
-            idle = resident.state is Residency.READY and not (resident.pinned or resident.busy)
-            if not idle or resident.yielding or resident.unit in self.wanted:
-                continue
-            until = resident.last_used + self.rules.idle_unload
-            if until <= now:
-                effects += self._evict(resident, "idle", now)
-            else:
-                self.wake_at = min(self.wake_at, until)
-        return effects
-
-    def _fail(self, resident: Resident, failure: Failure, now: float) -> list[Effect]:
-        resident.move(Residency.FAILED, now)
-        resident.attempts += 1
-        resident.failure = replace_retry(failure, self.rules.load_cooldown, attempts=resident.attempts)
+        """Bring everybody as far as they can go now."""
         return [
-            ResidencyChanged(resident.unit, resident.device, "failed", now, reason=failure.message),
-            *self._give_up(resident.unit, resident.failure),
+            *self.lending.look_again(now),
+            *self.departures.expire(now),
+            *self.pinning.advance(now),
+            *self.arrivals.advance(now),
+            *self.ahead.advance(now),
+            *self.departures.unyield(),
         ]
 
-    def _give_up(self, unit: str, failure: Failure) -> list[Effect]:
-        self.claims.pop(unit, None)
-        asks = [*self._asks.pop(unit, []), *self._pinning.pop(unit, [])]
-        if asks:
-            self.held.pins.pop(unit, None)
-        return [Unavailable(unit, failure), *[Answer(ask, failure.error()) for ask in asks]]
+    # For whoever looks, and for the next start.
 
-    def _make_room(self, need: Need, resident: Resident, now: float) -> list[Effect]:
-        """The batch does not fit now. Wait for others to finish, evict who is idle, or say never."""
-        key = (need.unit, need.device)
-        denied = Denied(need.slot, need.unit, need.device, "busy")
-        footprint, ledger = resident.footprint, self.held.ledgers[need.device]
-        least = footprint.workspace(max(1, need.min_cost))
-        least += (need.kv_min - need.kv_floor) * footprint.kv_bytes_per_token
-        if self.held.others_active(resident):
-            self._starved[key], resident.owed_bytes = math.inf, least
-            return [denied]
-        others = [r for r in self.held.residents.values() if r.device == need.device and r is not resident]
-        leaving = eviction.for_batch(
-            least - ledger.free_bytes, others, wanted=self.wanted, rules=self.rules, now=now
-        )
-        look_again = math.inf
-        if isinstance(leaving, float):
-            look_again, leaving = leaving, []
-        if leaving is None:
-            pinned = sum(r.footprint.weights_bytes for r in others if r.pinned)
-            own = ledger.lines()[Line.CONTEXT] + footprint.weights_bytes + resident.kv_bytes
-            free = ledger.budget_bytes - pinned - own
-            if least > free:
-                resident.owed_bytes = 0
-                return [TooLarge(need.slot, need.unit, need.device, *largest(footprint, free))]
-            leaving = []  # only what is foreign stands in the way, and may go as it came
-        self._starved[key], resident.owed_bytes = look_again, least
-        self.wake_at = min(self.wake_at, look_again)
-        return [
-            denied,
-            *[e for r in leaving for e in self._evict(r, f"for a batch of {need.unit}", now)],
-        ]
+    def leaving_order(self, device: str, now: float) -> list[Leaving]:
+        return outlook.leaving_order(self.held, device, self.departures.standing(now))
 
-    def _feed(self, device: str) -> list[Effect]:
-        """Bytes came free on `device`: those that were denied for want of them may ask again."""
-        return self._tell_starved([key for key in self._starved if key[1] == device])
+    def would_leave(self, device: str, size_bytes: int, now: float) -> list[Leaving] | None:
+        return outlook.would_leave(self.held, device, size_bytes, self.departures.standing(now))
 
-    def _look_again(self, now: float) -> list[Effect]:
-        """Those whose neighbours have had their turn may ask again, and they leave."""
-        return self._tell_starved([key for key, when in self._starved.items() if when <= now])
+    def price(self, unit: str, now: float, device: str | None = None, min_slots: int = 1) -> Price:
+        return outlook.price(self.held, unit, device, min_slots, self.departures.standing(now))
 
-    def _tell_starved(self, keys: list[tuple[str, str]]) -> list[Effect]:
-        for key in keys:
-            del self._starved[key]
-        return [Ready(*key) for key in sorted(keys) if self.held.residents[key].lends]
+    def thrashing(self, unit: str, device: str, now: float) -> bool:
+        return self.departures.thrash.thrashing((unit, device), now)
 
-    def _spoken_for(self, device: str) -> int:
-        """Free bytes that a lease must not take: those for claims that room is being made for, beyond
-        what comes free when those have left that leave for them."""
-        claims = [c for c in self.claims.values() if c.device == device]
-        coming = [r for r in self.held.residents.values() if r.device == device and r.yielding]
-        wanted = sum(self.held.footprints[c.unit].weights_bytes for c in claims)
-        return max(0, wanted - sum(r.held_bytes for r in coming))
+    def learned(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """What batches were seen to take, by unit and device, as plain data."""
+        return {key: curve.points() for key, curve in self.held.workspaces.items() if curve}
 
-    def _learn_larger(self, resident: Resident) -> None:
-        """A batch ran out of memory: the next are taken to need half as much again."""
-        known = resident.footprint
-        more = replace(known, workspace_per_cost=known.workspace_per_cost * 1.5)
-        resident.footprint = self.held.footprints[resident.unit] = more
+    def learn(self, points: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+        """Start from what an earlier run learned."""
+        for key, known in points.items():
+            self.held.workspaces[key] = WorkspaceCurve()
+            self.held.workspaces[key].learn(known)
 
 
-def replace_retry(failure: Failure, seconds: float, **details: int) -> Failure:
-    """The same failure, worth another try after `seconds`."""
-    return Failure(failure.kind, failure.message, failure.item, seconds, {**failure.details, **details})
+def _unknown(unit: str) -> InvalidInput:
+    return InvalidInput(f"This server makes no {unit} on its devices.")

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
+from engine.memory import turns
 from engine.memory.residency import Residency, Resident
-from engine.memory.rules import GROUPING, LINGER_SHARE, EvictionPolicy, MemoryRules
+from engine.memory.rules import EvictionPolicy, MemoryRules
+from engine.memory.turns import Bid
 
 MEMORY_SECONDS = 300.0
 """Demand fades to a third in this time."""
 
 Relief = Callable[[Sequence[Resident]], int]
 """Bytes beyond their weights that need not be kept free any more when these have left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What decides who leaves, beside the residents themselves."""
+
+    rules: MemoryRules
+    now: float
+    wanted: Collection[str] = ()
+    spare: Collection[tuple[str, str]] = ()
+    """Copies, by unit and device, whose unit would be ready without them."""
+    guarded: Collection[tuple[str, str]] = ()
+    """Those that come last whatever their worth."""
 
 
 def no_relief(leaving: Sequence[Resident]) -> int:
@@ -30,133 +46,146 @@ def faded(resident: Resident, now: float) -> float:
     return resident.demand * math.exp((resident.last_used - now) / MEMORY_SECONDS)
 
 
-def worth(resident: Resident, policy: EvictionPolicy, now: float) -> tuple[float, float]:
-    """Sorts those that should go first to the front."""
-    if policy is EvictionPolicy.LRU:
-        return (resident.last_used, 0.0)
-    if policy is EvictionPolicy.LFU:
-        return (faded(resident, now), resident.last_used)
-    weights = max(1, resident.footprint.weights_bytes)
-    return (faded(resident, now) * resident.load_seconds / weights, resident.last_used)
+def worth(resident: Resident, standing: Standing) -> float:
+    """What keeping it is worth, by the policy; of a spare copy, as little as there is."""
+    if resident.key in standing.spare and not at_work(resident, standing):
+        return -1.0
+    if standing.rules.policy is EvictionPolicy.LRU:
+        return resident.last_used
+    demand = faded(resident, standing.now)
+    if standing.rules.policy is EvictionPolicy.LFU:
+        return demand
+    return demand * resident.reload_seconds / max(1, resident.footprint.weights_bytes)
+
+
+def order(residents: Sequence[Resident], standing: Standing) -> list[Resident]:
+    """Those that may leave, of least worth first, whether they have work at this moment or not: one that
+    is much asked for is missed as soon as it has left."""
+
+    def place(resident: Resident) -> tuple[bool, float, float]:
+        return (resident.key in standing.guarded, worth(resident, standing), resident.last_used)
+
+    return sorted((r for r in residents if _leaves(r)), key=place)
+
+
+def _leaves(resident: Resident) -> bool:
+    return resident.state is Residency.READY and not resident.pinned and not resident.yielding
+
+
+def at_work(resident: Resident, standing: Standing) -> bool:
+    return resident.busy or resident.unit in standing.wanted
 
 
 def choose(
     shortfall_bytes: int,
     residents: Sequence[Resident],
+    standing: Standing,
     *,
     unwanted_only: bool,
-    wanted: Collection[str],
-    policy: EvictionPolicy,
-    now: float,
     relief: Relief = no_relief,
 ) -> list[Resident] | None:
     """Whom to evict so that `shortfall_bytes` come free, least worth first; None when all do not suffice.
 
     Never a pinned unit, never one that loads or already leaves. With `unwanted_only` never one that is
-    busy or has work waiting; otherwise those come last, and leave when their leases end.
+    busy or has work waiting; others that are leave when their leases end.
     """
     if shortfall_bytes <= 0:
         return []
-    free = [r for r in residents if r.state is Residency.READY and not r.pinned and not r.yielding]
-    idle = [r for r in free if not r.busy and r.unit not in wanted]
-    rest = [] if unwanted_only else [r for r in free if r not in idle]
-    order = [
-        *sorted(idle, key=lambda r: worth(r, policy, now)),
-        *sorted(rest, key=lambda r: worth(r, policy, now)),
-    ]
+    going = order(residents, standing)
+    if unwanted_only:
+        going = [r for r in going if not at_work(r, standing)]
 
     def enough(leaving: Sequence[Resident]) -> bool:
-        return sum(r.held_bytes for r in leaving) + relief(leaving) >= shortfall_bytes
+        return _frees(leaving, shortfall_bytes, relief)
 
-    for count in range(1, len(order) + 1):
-        if enough(order[:count]):
-            return _without_needless(order[:count], enough)
+    if not enough(going):
+        return None
+    for count in range(1, len(going) + 1):
+        if enough(going[:count]):
+            return _without_needless(going[:count], enough)
     return None
+
+
+def _frees(leaving: Sequence[Resident], size_bytes: int, relief: Relief) -> bool:
+    weights = sum(r.held_bytes for r in leaving)
+    return weights >= size_bytes or (bool(leaving) and weights + relief(leaving) >= size_bytes)
 
 
 def victims(
     shortfall_bytes: int,
-    since: float,
+    bid: Bid,
     residents: Sequence[Resident],
-    *,
-    wanted: Collection[str],
-    rules: MemoryRules,
-    now: float,
+    standing: Standing,
     relief: Relief = no_relief,
 ) -> list[Resident] | float:
-    """Who leaves now for a claim made at `since`; or, when it must wait, the time to look again (maybe inf).
+    """Who leaves now for a claim; or, when it must wait, the time to look again (maybe inf).
 
-    At first only those that are idle and have been so for a share of what reloading them takes. A claim
-    that has waited long enough for the work of others to be worth a change of places takes any that is
-    not pinned and has been there for its least time: its jobs then wait for the reload.
+    Those who have had their turn and those who are idle, and have been so for a share of what reloading
+    them takes. Who was of late used for a more urgent class stays as long as others may do, and until the
+    claim has waited for `max_cold_wait`.
     """
-    settled, look_again = [], math.inf
-    for resident in residents:
-        stays_until = resident.last_used + min(rules.min_residency, resident.load_seconds * LINGER_SHARE)
-        if stays_until <= now:
-            settled.append(resident)
-        elif resident.state is Residency.READY and not resident.busy:
-            look_again = min(look_again, stays_until)
+    guarded = [r for r in residents if turns.more_urgent(r, bid, standing.now)]
+    others = [r for r in residents if r not in guarded]
+    standing = replace(standing, guarded=[r.key for r in guarded])
+    patient_until = turns.patient_until(bid, residents, standing.rules)
+    ends = {r.key: _may_go_from(r, bid, patient_until, standing) for r in residents}
+    for resident in guarded:
+        ends[resident.key] = max(ends[resident.key], bid.since + standing.rules.max_cold_wait)
+    if guarded and _might_do(bid, others):
+        residents = others
+    gone_by = [r for r in residents if ends[r.key] <= standing.now]
+    leaving = choose(shortfall_bytes, gone_by, standing, unwanted_only=False, relief=relief)
+    if leaving is not None:
+        return leaving
+    return min(
+        (ends[r.key] for r in residents if _leaves(r) and ends[r.key] > standing.now), default=math.inf
+    )
 
-    def chosen(among: Sequence[Resident], unwanted_only: bool) -> list[Resident] | None:
-        return choose(
-            shortfall_bytes,
-            among,
-            unwanted_only=unwanted_only,
-            wanted=wanted,
-            policy=rules.policy,
-            now=now,
-            relief=relief,
-        )
 
-    idle = chosen(settled, True)
-    if idle is not None:
-        return idle
-    slowest = max((r.load_seconds for r in residents), default=0.0)
-    patient_until = since + min(rules.max_cold_wait, _turn(slowest))
-    if now < patient_until:
-        return min(look_again, patient_until)
-    anyone = chosen([r for r in residents if turn_ends(r, rules) <= now], False)
-    return _next_turn(residents, rules, now) if anyone is None else anyone
+def _may_go_from(resident: Resident, bid: Bid, patient_until: float, standing: Standing) -> float:
+    """The work of less urgent classes has its turn, but nobody is patient with it."""
+    patience = bid.since if turns.less_urgent(resident, bid, standing.now) else patient_until
+    in_turn = max(patience, turns.turn_ends(resident, standing.rules, bid.waiting))
+    if at_work(resident, standing):
+        return in_turn
+    return min(in_turn, turns.lingers_until(resident, standing.rules))
+
+
+def _might_do(bid: Bid, residents: Sequence[Resident]) -> bool:
+    """Whether enough for this claim alone would come free if all of these left in their time."""
+    return sum(r.held_bytes for r in residents if r.resident and not r.pinned) >= bid.alone_bytes
 
 
 def for_batch(
-    shortfall_bytes: int,
-    residents: Sequence[Resident],
-    *,
-    wanted: Collection[str],
-    rules: MemoryRules,
-    now: float,
+    shortfall_bytes: int, residents: Sequence[Resident], standing: Standing
 ) -> list[Resident] | float | None:
     """Who leaves so that a batch of another fits; or the time to look again; None when it never will.
 
     Those without work go at once, others when they have had their turn.
     """
-
-    def chosen(among: Sequence[Resident]) -> list[Resident] | None:
-        return choose(
-            shortfall_bytes, among, unwanted_only=False, wanted=wanted, policy=rules.policy, now=now
-        )
-
-    if chosen(residents) is None:
+    if choose(shortfall_bytes, residents, standing, unwanted_only=False) is None:
         return None
-    idle = [r for r in residents if not r.busy and r.unit not in wanted]
-    leaving = chosen([r for r in residents if r in idle or turn_ends(r, rules) <= now])
+    rules, now = standing.rules, standing.now
+    may_go = [r for r in residents if not at_work(r, standing) or turns.turn_ends(r, rules) <= now]
+    leaving = choose(shortfall_bytes, may_go, standing, unwanted_only=False)
     return _next_turn(residents, rules, now) if leaving is None else leaving
 
 
-def turn_ends(resident: Resident, rules: MemoryRules) -> float:
-    """Until when one that has come keeps its place if it has work: or those who cannot be there together
-    would turn each other out before any work is done."""
-    return resident.since + min(rules.min_residency, _turn(resident.load_seconds))
-
-
-def _turn(load_seconds: float) -> float:
-    return max(0.1, 2 * GROUPING * load_seconds)
+def for_one_expected(
+    shortfall_bytes: int, value: float, residents: Sequence[Resident], standing: Standing
+) -> list[Resident] | None:
+    """Who leaves for one that is only expected: who has no work, lingers no more and is worth less than
+    `value`; None when those do not suffice."""
+    colder = [
+        r
+        for r in residents
+        if worth(r, standing) < value and turns.lingers_until(r, standing.rules) <= standing.now
+    ]
+    return choose(shortfall_bytes, colder, standing, unwanted_only=True)
 
 
 def _next_turn(residents: Sequence[Resident], rules: MemoryRules, now: float) -> float:
-    ends = [turn_ends(r, rules) for r in residents if r.state is Residency.READY]
+    ends = [turns.turn_ends(r, rules) for r in residents if r.state is Residency.READY]
     return min((end for end in ends if end > now), default=math.inf)
 
 

@@ -5,120 +5,193 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.errors import NoRoom
 from engine.memory.footprint import Footprint
+from engine.memory.host_tier import HostTier
 from engine.memory.ledger import Ledger, Line
 from engine.memory.residency import Residency, Resident
-from engine.memory.rules import FLOOR_SHARE, KV_FLOOR_TOKENS
+from engine.memory.rules import BUSY_SECONDS, FLOOR_SHARE, KV_FLOOR_TOKENS
+from engine.memory.seats import Claim, Seat, Want
+from engine.memory.workspace import Takes, WorkspaceCurve
 from engine.units import UnitFacts
 
 
 @dataclass(slots=True)
 class Holdings:
-    """The state of the memory manager. Only `Custody` changes it."""
+    """The state of the memory manager. Only `Custody` and its parts change it."""
 
     facts: Callable[[str], UnitFacts]
     ledgers: Mapping[str, Ledger]
     kinds: Mapping[str, str]
     """Kind of each device, by its name; the order is the order of preference within a kind."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """Batches that each device runs at once, where that is known."""
+    host: HostTier = field(default_factory=lambda: HostTier(0))
+    tiered: Collection[str] = ()
+    """Devices whose weights can go to host memory and come back."""
     residents: dict[tuple[str, str], Resident] = field(default_factory=dict)
     footprints: dict[str, Footprint] = field(default_factory=dict)
-    pins: dict[str, str] = field(default_factory=dict)
-    """The device that each pinned unit has its place on, whether it is there yet or not."""
+    workspaces: dict[tuple[str, str], WorkspaceCurve] = field(default_factory=dict)
+    pins: dict[str, Seat] = field(default_factory=dict)
+    """The place of each pinned unit, whether it is there yet or not."""
+    claims: dict[str, Claim] = field(default_factory=dict)
+    wanted: dict[str, Want] = field(default_factory=dict)
+    """Units that have work, and how urgent that was when it was last told."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Devices that are gone, and why."""
+    busiest: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """The most that batches held at once on each device in the recent past, and when."""
+    allocated: dict[str, int] = field(default_factory=dict)
+    """What our own allocator was last seen to hold on each device."""
 
-    def floor(self, unit: str, footprint: Footprint) -> int:
-        """Bytes beside the weights without which the unit is of no use."""
+    def knows(self, unit: str) -> bool:
+        """Whether the catalogue makes such a unit on this machine."""
+        try:
+            self.facts(unit)
+        except KeyError:
+            return False
+        return True
+
+    def takes(self, unit: str, device: str) -> Takes:
+        curve = self.workspaces.get((unit, device))
+        if curve is None:
+            curve = self.workspaces[unit, device] = WorkspaceCurve()
+        return Takes(self.footprints.get(unit, Footprint(0)), curve)
+
+    def floor(self, unit: str, device: str) -> int:
+        """Bytes beside the weights without which the unit is of no use there."""
         facts = self.facts(unit)
         cost = min(facts.max_batch_cost, 1 << 16) // FLOOR_SHARE
-        kv = KV_FLOOR_TOKENS * footprint.kv_bytes_per_token if facts.generative else 0
-        return footprint.workspace(max(1, cost)) + kv
+        takes = self.takes(unit, device)
+        kv = KV_FLOOR_TOKENS * takes.kv_bytes_per_token if facts.generative else 0
+        return takes.workspace(max(1, cost)) + kv
+
+    def seats(self, device: str) -> dict[str, int]:
+        """Units that have a place on `device`, and for how many of their batches at once."""
+        found: dict[str, int] = {}
+        for unit, pin in self.pins.items():
+            for seat in (pin, pin.former):
+                if seat is not None and seat.device == device:
+                    found[unit] = max(found.get(unit, 0), seat.slots)
+        return found
+
+    def set_aside(self, device: str, apart: str = "") -> dict[str, int]:
+        """Bytes that are kept free for the batches of pins with more than one slot, by unit."""
+        if not any(pin.slots > 1 or pin.former for pin in self.pins.values()):
+            return {}
+        return {
+            unit: slots * self.floor(unit, device)
+            for unit, slots in self.seats(device).items()
+            if slots > 1 and unit != apart
+        }
+
+    def reserved(self, device: str, apart: str = "") -> int:
+        """Free bytes that only pins may take, `apart` from those of one."""
+        rest = 0
+        for unit, size in self.set_aside(device, apart).items():
+            resident = self.residents.get((unit, device))
+            rest += max(0, size - resident.workspace_bytes) if resident is not None else size
+        return rest
 
     def shortfall(
         self,
         unit: str,
         device: str,
-        wanted: Collection[str],
         leaving: Sequence[Resident] = (),
         before: Sequence[str] = (),
+        at_least: int = 0,
     ) -> int:
         """Bytes that must come free before `unit` can load beside what is there and what loads `before` it.
 
         The weights of `leaving` are among them still, but no room is kept for their batches; nor for those
-        of a unit without work, which has others evicted when it comes to have some.
+        of a unit without work, which has others evicted when it comes to have some. For all batches
+        together there is `at_least` so much.
         """
-        ledger, loading = self.ledgers[device], {u: self.footprints[u] for u in (unit, *before)}
-        lines = ledger.lines()
-        there = [r for r in self.residents.values() if r.device == device and r.resident]
+        ledger, loading = self.ledgers[device], (unit, *before)
+        there = [r for r in self.on(device) if r.resident]
         staying = [r for r in there if not (r.yielding or r in leaving)]
-        at_work = [r for r in staying if r.pinned or r.busy or r.owed_bytes or r.unit in wanted]
-        floors = [max(r.owed_bytes, self.floor(r.unit, r.footprint)) for r in at_work]
-        room = max([lines[Line.WORKSPACE], *floors, *(self.floor(u, f) for u, f in loading.items())])
-        weights = sum(footprint.weights_bytes for footprint in loading.values())
-        return ledger.used_bytes - lines[Line.WORKSPACE] + weights + room - ledger.budget_bytes
+        at_work = [r for r in staying if r.pinned or r.busy or r.owed_bytes or r.unit in self.wanted]
+        floors = {u: self.floor(u, device) for u in loading}
+        floors |= {r.unit: max(r.owed_bytes, self.floor(r.unit, device)) for r in at_work}
+        in_use = {r.unit: r.workspace_bytes for r in there}
+        aside = self.set_aside(device)
+        apart = sum(max(size, in_use.pop(u, 0), floors.pop(u, 0)) for u, size in aside.items())
+        room = max(at_least, apart + max(sum(in_use.values()), max(floors.values(), default=0)))
+        weights = sum(self.footprints[u].weights_bytes for u in loading)
+        workspace = ledger.lines()[Line.WORKSPACE]
+        return ledger.used_bytes - workspace + weights + room - ledger.budget_bytes
 
-    def home(self, unit: str) -> str | None:
-        """Where it is pinned; else the first device where it fits beside what is pinned there, one that has
-        it before others; None when there is none."""
-        if unit in self.pins:
-            return self.pins[unit]
-        footprint = self.footprints[unit]
-        for device in sorted(self.devices(unit), key=lambda device: not self._has(unit, device)):
-            pinned = [p for p, place in self.pins.items() if place == device]
-            weights = sum(self.footprints[p].weights_bytes for p in pinned) + footprint.weights_bytes
-            room = max(self.floor(u, self.footprints[u]) for u in [unit, *pinned])
-            if weights + room <= self.ledgers[device].budget_bytes:
-                return device
-        return None
+    def note_work(self, device: str, now: float) -> None:
+        """Batches hold more there than before."""
+        in_use = self.ledgers[device].lines()[Line.WORKSPACE]
+        most, at = self.busiest.get(device, (0, now))
+        if in_use >= most or now - at > BUSY_SECONDS:
+            self.busiest[device] = (in_use, now)
 
-    def _has(self, unit: str, device: str) -> bool:
-        resident = self.residents.get((unit, device))
-        return resident is not None and resident.resident
+    def crowded(self, device: str) -> bool:
+        """Whether others on the card have taken of what the pins leave no room for."""
+        ledger = self.ledgers[device]
+        foreign = ledger.held(Line.FOREIGN, "")
+        return foreign > 0 and foreign + self.pinned_bytes(device) > ledger.budget_bytes
 
-    def no_room(self, unit: str) -> NoRoom:
-        footprint = self.footprints[unit]
-        devices = self.devices(unit)
-        if not devices:
-            kinds = ", ".join(self.facts(unit).device_kinds)
-            return NoRoom(f"{unit} runs on {kinds}; this server has {', '.join(self.kinds.values())}.")
-        device, floor = devices[0], self.floor(unit, footprint)
-        budget, needed = self.ledgers[device].budget_bytes, footprint.weights_bytes + floor
-        text = (
-            f"{unit} takes {_mib(footprint.weights_bytes)} of weights and at least {_mib(floor)} to run in; "
-            f"{device} has {_mib(budget)} for models"
-        )
-        if not self.fits_alone(unit):
-            memory = _mib(int(needed / (1 - self.ledgers[device].headroom)) + 2**20)
-            return NoRoom(f"{text}. Give the server at least {memory} of memory.")
-        pins = [f"{p} {_mib(self.footprints[p].weights_bytes)}" for p in sorted(self.pins)]
-        held = f"{text}, of which pins hold {', '.join(pins)}. Unpin one, or give the server more memory."
-        return NoRoom(held, pins=sorted(self.pins))
+    def pinned_bytes(self, device: str, extra: Mapping[str, int] | None = None) -> int:
+        """What the pins of `device` take at least, with those of `extra` (unit: slots) in place of or beside
+        them: weights, a batch of the largest, and all batches of those with several slots."""
+        seats = {**self.seats(device), **(extra or {})}
+        alone = [self.floor(u, device) for u, slots in seats.items() if slots == 1]
+        several = [slots * self.floor(u, device) for u, slots in seats.items() if slots > 1]
+        weights = sum(self.footprints[u].weights_bytes for u in seats)
+        return self.ledgers[device].held(Line.CONTEXT, "") + weights + sum(several) + max(alone, default=0)
 
-    def fits_alone(self, unit: str) -> bool:
-        """Whether some device could hold it if nothing were pinned."""
-        footprint = self.footprints[unit]
-        needed = footprint.weights_bytes + self.floor(unit, footprint)
-        return any(needed <= self.ledgers[device].budget_bytes for device in self.devices(unit))
+    def unattributed(self, device: str) -> int:
+        """What our allocator holds there beyond what the ledger knows of; below zero when it is less."""
+        lines = self.ledgers[device].lines()
+        del lines[Line.FOREIGN]
+        return self.allocated.get(device, 0) - sum(lines.values()) if device in self.allocated else 0
 
     def devices(self, unit: str) -> list[str]:
         """Devices that the unit may use, the preferred first."""
         kinds = self.facts(unit).device_kinds
-        return [device for kind in kinds for device, k in self.kinds.items() if k == kind]
+        there = {device: kind for device, kind in self.kinds.items() if device not in self.lost}
+        return [device for kind in kinds for device, k in there.items() if k == kind]
 
-    def entry(self, unit: str, device: str, footprint: Footprint) -> Resident:
-        return self.residents.setdefault((unit, device), Resident(unit, device, footprint))
+    def entry(self, unit: str, device: str) -> Resident:
+        footprint = self.footprints.get(unit, Footprint(0))
+        resident = self.residents.setdefault((unit, device), Resident(unit, device, footprint))
+        resident.footprint = footprint
+        return resident
 
-    def ready(self, unit: str) -> Resident | None:
-        """Where leases for it can be had: when it is pinned, only where it is pinned."""
+    def on(self, device: str) -> list[Resident]:
+        return [r for r in self.residents.values() if r.device == device]
+
+    def copies(self, unit: str) -> list[Resident]:
+        """Wherever it holds its weights' bytes."""
+        return [r for r in self.residents.values() if r.unit == unit and r.resident]
+
+    def ready(self, unit: str) -> list[Resident]:
+        """Where leases for it can be had."""
         mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
-        there = [r for r in mine if r.device == self.pins.get(unit, r.device)]
-        return next((r for r in there if r.state is Residency.READY), None)
+        return [r for r in mine if r.state is Residency.READY]
+
+    def coming(self, unit: str) -> list[Resident]:
+        mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
+        return [r for r in mine if r.state is Residency.LOADING]
+
+    def spare(self) -> set[tuple[str, str]]:
+        """Copies that their unit would be ready without: all but the pinned, else the last one used."""
+        ready: dict[str, list[Resident]] = {}
+        for resident in self.residents.values():
+            if resident.state is Residency.READY and not resident.yielding:
+                ready.setdefault(resident.unit, []).append(resident)
+        spares: set[tuple[str, str]] = set()
+        for copies in ready.values():
+            copies.sort(key=lambda r: (r.pinned, r.last_used))
+            spares |= {r.key for r in copies[:-1] if not r.pinned}
+        return spares
 
     def others_active(self, resident: Resident) -> bool:
         """Whether bytes of this device will come free without anybody being evicted."""
-        here = [r for r in self.residents.values() if r.device == resident.device]
         moving = (Residency.LOADING, Residency.LEAVING)
-        return any(r.leases or r.state in moving or (r is not resident and r.kv_bytes) for r in here)
-
-
-def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB"
+        return any(
+            r.leases or r.state in moving or (r is not resident and r.kv_bytes)
+            for r in self.on(resident.device)
+        )

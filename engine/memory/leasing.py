@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.conversation import Need
-from engine.memory.footprint import Footprint
+from engine.memory.workspace import Takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,27 +17,28 @@ class Sized:
     kv_tokens: int
 
 
-def size(need: Need, footprint: Footprint, free_bytes: int) -> Sized | None:
+def size(need: Need, takes: Takes, free_bytes: int) -> Sized | None:
     """The largest batch up to what is wanted that fits in `free_bytes`; None when the least does not.
 
     The first waiting sequence's KV comes before workspace beyond the least, the others' KV after it.
     """
-    per_token = footprint.kv_bytes_per_token
+    per_token = takes.kv_bytes_per_token
     least = max(1, need.min_cost)
     for_workspace = free_bytes - (need.kv_min - need.kv_floor) * per_token
-    cost = min(max(need.want_cost, least), footprint.cost_within(for_workspace))
+    most = max(least, min(need.want_cost, takes.largest_batch))
+    cost = min(most, takes.cost_within(for_workspace))
     if cost < least:
         return None
-    workspace = footprint.workspace(cost)
+    workspace = takes.workspace(cost)
     joining = need.kv_want - need.kv_floor
     if per_token:
         joining = min(joining, (free_bytes - workspace) // per_token)
     return Sized(cost, workspace, need.kv_floor + joining)
 
 
-def largest(footprint: Footprint, free_bytes: int) -> tuple[int, int]:
+def largest(takes: Takes, free_bytes: int) -> tuple[int, int]:
     """The largest (cost, KV tokens) of one job that `free_bytes` could ever serve."""
-    cost = footprint.cost_within(free_bytes)
-    if not footprint.kv_bytes_per_token:
+    cost = takes.cost_within(free_bytes)
+    if not takes.kv_bytes_per_token:
         return cost, 1 << 62
-    return cost, max(0, free_bytes - footprint.workspace(1)) // footprint.kv_bytes_per_token
+    return cost, max(0, free_bytes - takes.workspace(1)) // takes.kv_bytes_per_token

@@ -24,7 +24,7 @@ class Ledger:
     total_bytes: int
     headroom: float
     _held: dict[tuple[Line, str], int] = field(default_factory=dict)
-    _used: int = 0
+    _sums: dict[Line, int] = field(default_factory=lambda: dict.fromkeys(Line, 0))
 
     @property
     def budget_bytes(self) -> int:
@@ -32,11 +32,11 @@ class Ledger:
 
     @property
     def used_bytes(self) -> int:
-        return self._used
+        return sum(self._sums.values())
 
     @property
     def free_bytes(self) -> int:
-        return self.budget_bytes - self._used
+        return self.budget_bytes - self.used_bytes
 
     def hold(self, line: Line, owner: str, size_bytes: int) -> bool:
         """Set what `owner` holds on `line`; False, and nothing changes, when that is too much.
@@ -46,7 +46,7 @@ class Ledger:
         before = self._held.get((line, owner), 0)
         if size_bytes - before > max(0, self.free_bytes):
             return False
-        self._used += size_bytes - before
+        self._sums[line] += size_bytes - before
         if size_bytes:
             self._held[line, owner] = size_bytes
         else:
@@ -58,24 +58,27 @@ class Ledger:
 
     def lines(self) -> dict[Line, int]:
         """Bytes on each line."""
-        sums = dict.fromkeys(Line, 0)
-        for line, _, size in self:
-            sums[line] += size
-        return sums
+        return dict(self._sums)
 
     def observe_foreign(self, size_bytes: int) -> None:
         """What other processes hold is seen, not asked: it may leave the device over its budget."""
-        before = self._held.pop((Line.FOREIGN, ""), 0)
-        self._used += size_bytes - before
+        self._held.pop((Line.FOREIGN, ""), None)
+        self._sums[Line.FOREIGN] = size_bytes
         if size_bytes:
             self._held[Line.FOREIGN, ""] = size_bytes
+
+    def clear(self) -> None:
+        """The device is gone, and nobody holds anything there."""
+        self._held.clear()
+        self._sums = dict.fromkeys(Line, 0)
 
     def __iter__(self) -> Iterator[tuple[Line, str, int]]:
         return ((line, owner, size) for (line, owner), size in self._held.items())
 
     def check(self) -> None:
         """Raise AssertionError when the books do not balance. Tests call it at every idle moment."""
-        assert self._used == sum(size for _, _, size in self)
+        for each in Line:
+            assert self._sums[each] == sum(size for line, _, size in self if line is each)
         assert all(size > 0 for _, _, size in self)
-        own = self._used - self.held(Line.FOREIGN, "")
+        own = self.used_bytes - self.held(Line.FOREIGN, "")
         assert own <= self.budget_bytes, f"{own} held of {self.budget_bytes}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.errors import Failure
 from engine.memory.footprint import Footprint
+from engine.requests import ServiceClass
 
 
 class Residency(StrEnum):
@@ -19,8 +20,8 @@ class Residency(StrEnum):
 
 MOVES: dict[Residency, frozenset[Residency]] = {
     Residency.ABSENT: frozenset({Residency.LOADING, Residency.FAILED}),
-    Residency.LOADING: frozenset({Residency.READY, Residency.FAILED}),
-    Residency.READY: frozenset({Residency.LEAVING}),
+    Residency.LOADING: frozenset({Residency.READY, Residency.FAILED, Residency.ABSENT}),  # absent: lost
+    Residency.READY: frozenset({Residency.LEAVING, Residency.ABSENT}),  # absent: its device is lost
     Residency.LEAVING: frozenset({Residency.ABSENT}),
     Residency.FAILED: frozenset({Residency.LOADING, Residency.ABSENT, Residency.FAILED}),
 }
@@ -36,16 +37,28 @@ class Resident:
     state: Residency = Residency.ABSENT
     since: float = 0.0
     last_used: float = 0.0
+    used_for: dict[ServiceClass, float] = field(default_factory=dict)
+    """When it was last used for each class."""
+    caught_up: bool = False
+    """Since it came there was a moment when nothing waited for it and nothing ran."""
     leases: int = 0
+    workspace_bytes: int = 0
+    """What its leases hold."""
     kv_tokens: int = 0
     """What its sequences under way may come to hold."""
     pinned: bool = False
     owed_bytes: int = 0
     """What its next batch takes, which was denied for want of it: loads leave room for that."""
     yielding: bool = False
-    """Takes no more jobs: it goes when its last lease and its last sequence end."""
+    """Takes no more jobs: it goes when its last lease and its last sequence end, or when it has come."""
+    why: str = ""
+    """Why it was loaded, where nobody waited for it."""
+    from_host: bool = False
+    """Its weights come, or came, from host memory."""
     load_seconds: float = 0.0
-    """What its last load took."""
+    """What its last load took, from wherever its weights were kept."""
+    restore_seconds: float | None = None
+    """What its last load from host memory took; None where its weights would not be kept there."""
     demand: float = 0.0
     """Leases in the recent past, fading; see `used`."""
     failure: Failure | None = None
@@ -54,7 +67,24 @@ class Resident:
     def move(self, to: Residency, now: float) -> None:
         """The only way that a state changes. A move that the table lacks is a bug."""
         assert to in MOVES[self.state], f"{self.unit} on {self.device}: {self.state} -> {to}"
-        self.state, self.since = to, now
+        self.state, self.since, self.caught_up = to, now, False
+
+    def lose(self, now: float) -> None:
+        """Its device is gone, and all that it held there."""
+        if self.state is not Residency.ABSENT:
+            self.move(Residency.ABSENT, now)
+        self.leases = self.workspace_bytes = self.kv_tokens = self.owed_bytes = 0
+        self.pinned = self.yielding = False
+        self.failure = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.unit, self.device)
+
+    @property
+    def reload_seconds(self) -> float:
+        """What it takes to come back if it leaves now."""
+        return self.load_seconds if self.restore_seconds is None else self.restore_seconds
 
     @property
     def resident(self) -> bool:

@@ -18,6 +18,24 @@ than waiting for the next request, as renting skis for the first days costs less
 GROUPING = 4
 """While both have work, a unit keeps its place for so many times what the change of places takes."""
 
+GUARD_SECONDS = 60.0
+"""What was used for a class in so many seconds is left to it by claims of less urgent classes."""
+
+CLAIM_SECONDS = 60.0
+"""No claim stands behind others for longer than if its work were due so long after it was made."""
+
+AHEAD_SECONDS = 10.0
+"""An expectation that could not be met for so long is forgotten."""
+
+BUSY_SECONDS = 60.0
+"""What batches held at once in so many seconds is left to them by what is loaded ahead."""
+
+THRASH_TIMES, THRASH_SECONDS = 3, 60.0
+"""A unit that came back so often in so many seconds, each time after an eviction, is thrashing."""
+
+CROWDED_RETRY = 5.0
+"""Seconds after which one who is refused since others hold the device may try again."""
+
 
 class EvictionPolicy(StrEnum):
     VALUE = "value"  # (recent demand x seconds to reload) per byte
@@ -36,3 +54,4 @@ class MemoryRules:
     loads_at_once: int = 2
     """On one device: more would only share its bandwidth."""
     idle_unload: float | None = None
+    """Seconds without use after which a unit leaves, where its own facts do not say."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.errors import EngineError, QueueFull
 from engine.scheduling.lanes import Job
+from engine.scheduling.rules import SchedulingRules
 
 MEMORY_SECONDS = 5.0
 
@@ -32,44 +33,79 @@ class DrainRate:
 
 
 @dataclass(slots=True)
+class Backlog:
+    """What waits when a request comes."""
+
+    waiting: int = 0
+    """Jobs in all lanes."""
+    lane_jobs: int = 0
+    lane_cost: int = 0
+    key_jobs: int = 0
+    """Of the same principal in the same lane."""
+    predicted_wait: Callable[[], float] = lambda: 0.0
+    """Seconds; asked for only where a deadline makes it matter."""
+
+
+@dataclass(slots=True)
 class Admission:
     """Limits on what waits. They are on what is there before a request comes: one larger than a limit
-    is admitted whole when the queue is below it, so that nothing is refused for ever."""
+    is admitted whole when the queue is below it, so that nothing is refused for ever.
 
-    max_waiting_jobs: int
-    max_model_jobs: int
+    The limit for one principal keeps room for others. It holds from when a second one is seen: a server
+    with one caller, or without keys, has its whole queue.
+    """
+
+    rules: SchedulingRules
     rates: dict[str, DrainRate] = field(default_factory=dict)
+    _first: str | None = None
+    _several: bool = False
 
     def finished(self, unit: str, cost: int, now: float) -> None:
         self.rates.setdefault(unit, DrainRate()).left(cost, now)
 
-    def refusal(
-        self,
-        jobs: Sequence[Job],
-        *,
-        waiting: int,
-        lane_jobs: int,
-        lane_cost: int,
-        predicted_wait: float,
-        now: float,
-    ) -> EngineError | None:
-        """Why these jobs may not wait now, or None."""
+    def refusal(self, jobs: Sequence[Job], backlog: Backlog, now: float) -> EngineError | None:
+        """Why these jobs, all of one unit and one principal, may not wait now; None when they may."""
         if not jobs:
             return None
-        unit = jobs[0].unit
-        if waiting >= self.max_waiting_jobs:
-            text = f"{waiting} jobs wait in all, and the limit (max_waiting_jobs) is {self.max_waiting_jobs}."
-            return QueueFull(text).after(self._retry(unit, lane_cost, now))
-        if lane_jobs >= self.max_model_jobs:
-            text = (
-                f"{lane_jobs} jobs wait for this model, the limit (max_model_jobs) is {self.max_model_jobs}."
-            )
-            return QueueFull(text).after(self._retry(unit, lane_cost, now))
+        self._seen(jobs[0].principal)
+        if full := self._full(backlog):
+            return QueueFull(full).after(self._retry(jobs[0].unit, backlog.lane_cost, now))
         deadline = min(job.deadline for job in jobs)
-        if now + predicted_wait > deadline:
-            text = f"The predicted wait is {predicted_wait:.2f} s, longer than the deadline leaves."
-            return QueueFull(text).after(now + predicted_wait - deadline)
+        wait = backlog.predicted_wait() if deadline < math.inf else 0.0
+        if now + wait > deadline:
+            text = f"The predicted wait is {wait:.2f} s, longer than the deadline leaves."
+            return QueueFull(text).after(now + wait - deadline)
         return None
+
+    def _full(self, backlog: Backlog) -> str | None:
+        """Which limit is reached, in words."""
+        rules = self.rules
+        if backlog.waiting >= rules.max_waiting_jobs:
+            return (
+                f"{backlog.waiting} jobs wait in all, and the limit (max_waiting_jobs) is "
+                f"{rules.max_waiting_jobs}."
+            )
+        if backlog.lane_jobs >= rules.max_model_jobs:
+            return (
+                f"{backlog.lane_jobs} jobs wait for this model, the limit (max_model_jobs) is "
+                f"{rules.max_model_jobs}."
+            )
+        if backlog.lane_cost >= rules.max_model_cost:
+            return (
+                f"Work of a cost of {backlog.lane_cost} waits for this model, the limit (max_model_cost) is "
+                f"{rules.max_model_cost}."
+            )
+        if self._several and backlog.key_jobs >= rules.max_key_jobs:
+            return (
+                f"{backlog.key_jobs} jobs of yours wait for this model, the limit (max_key_jobs) is "
+                f"{rules.max_key_jobs}."
+            )
+        return None
+
+    def _seen(self, principal: str) -> None:
+        if self._first is None:
+            self._first = principal
+        self._several = self._several or principal != self._first
 
     def _retry(self, unit: str, cost: int, now: float) -> float:
         """Seconds in which a tenth of the lane is gone at the rate of the last seconds."""

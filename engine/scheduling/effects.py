@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.conversation import Need, Release, Run, Unwanted, Wanted
+from engine.conversation import Lost, Need, Outcome, Release, Run, Spread, Unwanted, Wanted
 from engine.errors import Failure
 from engine.requests import ServiceClass
 from engine.scheduling.lanes import Job
@@ -19,8 +19,15 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """These jobs have come to their end in a batch, one way or the other."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
-    """These jobs are out of the queue since their unit cannot be had."""
+    """These jobs are out of the queue since nothing can run them."""
 
     jobs: tuple[Job, ...]
     failure: Failure
@@ -38,4 +45,4 @@ class Batch:
     predicted: float
 
 
-Effect = Run | Need | Release | Wanted | Unwanted | Dropped | Failed
+Effect = Run | Need | Release | Wanted | Unwanted | Spread | Lost | Done | Dropped | Failed

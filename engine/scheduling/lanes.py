@@ -1,4 +1,4 @@
-"""What waits: one lane per unit, jobs in it ordered by class and due time. Pure."""
+"""What waits: one lane per unit, jobs in it by class, fair between principals, by due time. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from engine.requests import ServiceClass
+from engine.scheduling.turns import Entry, Turns
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, gc=False):
     """One input on its way to a model. Times are absolute, on the engine's clock."""
 
     id: str
@@ -28,62 +29,120 @@ class Job:
     max_batch_cost: int = 1 << 62
     max_batch_jobs: int = 1 << 62
     principal: str = ""
+    """Who asked: jobs of one class are shared fairly between these. Nobody in particular is one too."""
+    attempt: int = 1
+    """The second is the last."""
+
+
+SLACK = 64
+"""Entries of jobs that have left may lie in a heap until they are this many more than those that wait."""
 
 
 class Lane:
-    """The waiting jobs of one unit: a heap by due time for each class."""
+    """The waiting jobs of one unit. Taking out and putting in are logarithmic in their number."""
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self.cost = 0
-        self._heaps: dict[ServiceClass, list[tuple[float, int, Job]]] = {c: [] for c in ServiceClass}
-        self._order = itertools.count()
+        self._turns: dict[ServiceClass, Turns] = {}  # of those classes that have a job here
+        self._by_due: list[Entry] = []
+        self._by_arrival: list[tuple[float, int]] = []
+        self._here: set[int] = set()  # numbers of the jobs that wait; the heaps may hold others still
+        self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        return sum(map(len, self._heaps.values()))
+        return len(self._here)
 
     def __iter__(self) -> Iterator[Job]:
-        return (job for heap in self._heaps.values() for _, _, job in heap)
+        return (job for turns in self._turns.values() for job in turns)
 
     def add(self, job: Job) -> None:
-        heapq.heappush(self._heaps[job.service_class], (job.due, next(self._order), job))
-        self.cost += job.cost
+        self._put(job.due, job)
+
+    def put_first(self, job: Job) -> None:
+        """Back to the head, before whatever is due: it was in a batch that did not come to its end."""
+        self._put(-math.inf, job)
 
     def waits(self, service_class: ServiceClass) -> bool:
         """Whether a job of this class is here."""
-        return bool(self._heaps[service_class])
+        return service_class in self._turns
+
+    def count(self, service_class: ServiceClass) -> int:
+        """How many jobs of this class wait here."""
+        return self._turns[service_class].jobs if service_class in self._turns else 0
+
+    def jobs_of(self, principal: str) -> int:
+        """How many jobs of this principal wait here."""
+        return sum(turns.jobs_of(principal) for turns in self._turns.values())
 
     def urgency(self) -> ServiceClass | None:
         """The most urgent class that has a job here."""
-        return next((c for c, heap in self._heaps.items() if heap), None)
+        return min(self._turns, default=None)
 
     def head(self) -> Job | None:
-        """The job that is due first, whatever its class: it goes with the next batch."""
-        heads = [heap[0] for heap in self._heaps.values() if heap]
-        return min(heads)[2] if heads else None
+        """The job that is due first, whatever its class and principal: it goes with the next batch."""
+        by_due = self._by_due
+        while by_due and by_due[0][1] not in self._here:
+            heapq.heappop(by_due)
+        return by_due[0][2] if by_due else None
 
     def pop_head(self) -> Job:
         """Take out the job that is due first."""
-        heap = min((heap for heap in self._heaps.values() if heap), key=lambda heap: heap[0])
-        return self._pop(heap)
+        job = self.head()
+        assert job is not None, "the head of an empty lane"
+        return self._left(self._turns[job.service_class].pop_of(job.principal))
 
     def pop_next(self) -> Job:
-        """Take out the first job of the most urgent class."""
-        return self._pop(next(heap for heap in self._heaps.values() if heap))
+        """Take out the first job of the most urgent class, of the principal whose turn it is there."""
+        urgency = self.urgency()
+        assert urgency is not None, "a job out of an empty lane"
+        return self._left(self._turns[urgency].pop_next())
 
-    def _pop(self, heap: list[tuple[float, int, Job]]) -> Job:
-        job = heapq.heappop(heap)[2]
-        self.cost -= job.cost
-        return job
+    def went(self, job: Job) -> None:
+        """A job that was taken out goes into a batch: its principal has had that much."""
+        if turns := self._turns.get(job.service_class):
+            turns.charge(job.principal, job.cost)
 
     def oldest_arrival(self) -> float:
         """When the job that has waited longest came; inf when nothing waits."""
-        return min((job.arrived for job in self), default=math.inf)
+        by_arrival = self._by_arrival
+        while by_arrival and by_arrival[0][1] not in self._here:
+            heapq.heappop(by_arrival)
+        return by_arrival[0][0] if by_arrival else math.inf
 
     def clear(self) -> list[Job]:
         """Take out everything."""
         jobs = list(self)
-        for heap in self._heaps.values():
-            heap.clear()
+        self._turns.clear()
+        self._by_due.clear()
+        self._by_arrival.clear()
+        self._here.clear()
         self.cost = 0
         return jobs
+
+    def _put(self, key: float, job: Job) -> None:
+        number = next(self._numbers)
+        entry = (key, number, job)
+        turns = self._turns.get(job.service_class)
+        if turns is None:
+            turns = self._turns[job.service_class] = Turns()
+        turns.add(entry)
+        heapq.heappush(self._by_due, entry)
+        heapq.heappush(self._by_arrival, (job.arrived, number))
+        self._here.add(number)
+        self.cost += job.cost
+
+    def _left(self, entry: Entry) -> Job:
+        _, number, job = entry
+        if not self._turns[job.service_class]:
+            del self._turns[job.service_class]
+        self._here.remove(number)
+        self.cost -= job.cost
+        most = 2 * len(self._here) + SLACK
+        if len(self._by_due) > most:
+            self._by_due = [entry for entry in self._by_due if entry[1] in self._here]
+            heapq.heapify(self._by_due)
+        if len(self._by_arrival) > most:
+            self._by_arrival = [entry for entry in self._by_arrival if entry[1] in self._here]
+            heapq.heapify(self._by_arrival)
+        return job

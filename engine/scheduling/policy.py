@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
 
 from engine.requests import ServiceClass
 
@@ -12,8 +14,15 @@ MEMORY_SECONDS = 30.0
 """Device time spent longer ago than a few of these no longer counts between classes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Why(StrEnum):
+    """What puts a lane before the others that wait."""
+
+    SHARE = "has had least of its share"
+    HURRY = "can only be on time by going now"
+    FLOOR = "its class has had less than its floor"
+
+
+class Candidate(NamedTuple):
     """A lane that could run now."""
 
     unit: str
@@ -22,6 +31,8 @@ class Candidate:
     """When its most urgent job should be done."""
     seconds: float
     """Predicted run time of the batch it would send."""
+    held_until: float = -math.inf
+    """It would rather wait so long for company, unless the slot has something else to do."""
 
 
 @dataclass(slots=True)
@@ -63,24 +74,36 @@ class FairShare:
         """The lane to run now, or None when there is none."""
         if not candidates:
             return None
-        chosen_class = self._class(candidates)
+        if len(candidates) == 1:
+            chosen, least = candidates[0], self.virtual(candidates[0].unit, candidates[0].service_class)
+        else:
+            chosen, _, least = self.pick(candidates, now)
+        of_class = chosen.service_class
+        self._now_virtual[of_class] = max(self._now_virtual.get(of_class, 0.0), least)
+        return chosen
+
+    def pick(self, candidates: Sequence[Candidate], now: float) -> tuple[Candidate, Why, float]:
+        """The lane to run now, why that one, and the least virtual time of its class. Changes nothing."""
+        chosen_class, under = self._class(candidates)
         peers = [c for c in candidates if c.service_class == chosen_class]
         virtual = {c.unit: self.virtual(c.unit, chosen_class) for c in peers}
         least = min(virtual.values())
         # Hurry is for those within a run of their share: one that always hurries would take all of it.
         within = [c for c in peers if virtual[c.unit] <= least + c.seconds]
-        chosen = _about_to_be_late(within, now) or min(peers, key=lambda c: (virtual[c.unit], c.due))
-        self._now_virtual[chosen_class] = max(self._now_virtual.get(chosen_class, 0.0), least)
-        return chosen
+        if hurried := _about_to_be_late(within, now):
+            return hurried, Why.HURRY, least
+        chosen = min(peers, key=lambda c: (virtual[c.unit], c.due))
+        return chosen, Why.FLOOR if under else Why.SHARE, least
 
-    def _class(self, candidates: Sequence[Candidate]) -> ServiceClass:
+    def _class(self, candidates: Sequence[Candidate]) -> tuple[ServiceClass, bool]:
+        """The class to serve now, and whether that is for its floor."""
         waiting = sorted({c.service_class for c in candidates})
         total = sum(self._spent.values())
         for service_class in waiting[1:]:
             floor = self.floors.get(service_class, 0.0)
             if total and self._spent.get(service_class, 0.0) < floor * total:
-                return service_class
-        return waiting[0]
+                return service_class, True
+        return waiting[0], False
 
 
 def _about_to_be_late(peers: Sequence[Candidate], now: float) -> Candidate | None:

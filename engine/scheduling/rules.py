@@ -34,5 +34,10 @@ class SchedulingRules:
     """Least share of device time of a class that waits."""
     max_waiting_jobs: int = 20_000
     max_model_jobs: int = 10_000
+    max_model_cost: int = 20_000_000
+    max_key_jobs: int = 5_000
+    """Of one principal, once there is more than one."""
+    window_share: float = 0.1
+    """Of its class's target that a batch may wait for company at most."""
     batch_cost: int = 2048
     """Largest batch of a unit that says nothing itself: past the cache, more only waits longer."""

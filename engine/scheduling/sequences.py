@@ -18,6 +18,7 @@ class Sequences:
     device: str | None = None
     _jobs: dict[str, Job] = field(default_factory=dict)
     _leaving: set[str] = field(default_factory=set)
+    _heard: set[str] = field(default_factory=set)  # those of which somebody may have read the beginning
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -48,17 +49,24 @@ class Sequences:
         """The quantum that they left with is over: forget them, and say why they left."""
         gone = [self._jobs.pop(id) for id in sorted(self._leaving) if id in self._jobs]
         self._leaving.clear()
+        self._heard.difference_update(job.id for job in gone)
         late = [job for job in gone if job.deadline <= now]
         return Formed(expired=late, abandoned=[job for job in gone if job not in late])
+
+    def spoke(self, ids: Iterable[str]) -> None:
+        """Some text of these was given out."""
+        self._heard.update(ids)
 
     def done(self, ids: Iterable[str]) -> None:
         for id in ids:
             self._jobs.pop(id, None)
             self._leaving.discard(id)
+            self._heard.discard(id)
 
-    def clear(self) -> list[Job]:
-        """Take out everything: the unit is lost."""
-        jobs = list(self._jobs.values())
+    def clear(self) -> tuple[list[Job], list[Job]]:
+        """Take out everything, since the device is lost: those that nothing was heard of, and the others."""
+        jobs, heard = list(self._jobs.values()), set(self._heard)
         self._jobs.clear()
         self._leaving.clear()
-        return jobs
+        self._heard.clear()
+        return [job for job in jobs if job.id not in heard], [job for job in jobs if job.id in heard]

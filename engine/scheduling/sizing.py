@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.requests import ServiceClass
 from engine.scheduling.curve import RuntimeCurve
+from engine.scheduling.lanes import Lane
 from engine.scheduling.rules import BATCH_SHARE, QUANTUM_SHARE, SchedulingRules
 from engine.units import UnitFacts
 
@@ -32,15 +33,33 @@ class Sizing:
         """The largest batch that profile and rules ask for."""
         return facts.max_batch_cost if facts.max_batch_cost < 1 << 62 else self.rules.batch_cost
 
-    def soft_cost(
-        self, facts: UnitFacts, device: str, urgency: ServiceClass | None, want: int, now: float
-    ) -> int:
+    def soft_cost(self, facts: UnitFacts, device: str, urgency: ServiceClass, want: int, now: float) -> int:
         """Up to `want`, what is predicted to run no longer than a batch of this class may."""
         curve = self.curves.get((facts.unit, device))
-        if not curve or urgency is None:
+        if not curve:
             return min(want, self.rules.batch_cost)  # the first batch is a careful one
-        target = facts.targets.get(urgency, self.rules.targets[urgency])
-        return int(min(want, curve.cost_within(min(target * BATCH_SHARE, self._bound(urgency, now)))))
+        seconds = min(self.target(facts, urgency) * BATCH_SHARE, self._bound(urgency, now))
+        return int(min(want, curve.cost_within(seconds)))
+
+    def soft_costs(
+        self, facts: UnitFacts, device: str, lane: Lane, want: int, now: float
+    ) -> dict[ServiceClass, int]:
+        """The same for each class that waits. What rides along with interactive work lengthens its batch: it
+        may take half a quantum, since another one may already be running."""
+        costs = {
+            each: self.soft_cost(facts, device, each, want, now) for each in ServiceClass if lane.waits(each)
+        }
+        curve = self.curves.get((facts.unit, device))
+        if curve and ServiceClass.INTERACTIVE in costs:
+            riding = int(curve.cost_within(self._quantum_bound / 2))
+            costs = {
+                c: cost if c is ServiceClass.INTERACTIVE else min(cost, riding) for c, cost in costs.items()
+            }
+        return costs
+
+    def target(self, facts: UnitFacts, urgency: ServiceClass) -> float:
+        """The p99 target of a class, as the unit or else the rules have it."""
+        return facts.targets.get(urgency, self.rules.targets[urgency])
 
     def quantum(self, urgency: ServiceClass, now: float) -> float:
         """Seconds of one generation quantum of this class."""
@@ -51,4 +70,8 @@ class Sizing:
         recently = now - self.interactive_seen <= self.rules.interactive_window
         if not recently or urgency is ServiceClass.INTERACTIVE:
             return math.inf
+        return self._quantum_bound
+
+    @property
+    def _quantum_bound(self) -> float:
         return self.rules.targets[ServiceClass.INTERACTIVE] * QUANTUM_SHARE

@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.weights import test_sources
+
+SERAI = str(Path(sys.executable).with_name("serai"))
 
 PATIENCE = 90.0
 """Seconds that a busy machine gets for anything; nothing is asserted of how long it takes."""
@@ -66,9 +68,9 @@ class Server:
 
 
 @contextmanager
-def serving(place: Path, **settings: object) -> Iterator[Server]:
+def serving(place: Path, program: Sequence[str] = (SERAI,), **settings: object) -> Iterator[Server]:
     """A server on a free port with directories of its own below `place`, until the block ends."""
-    command = [str(Path(sys.executable).with_name("serai")), "serve", "--port", "0", "--offline"]
+    command = [*program, "serve", "--port", "0", "--offline"]
     settings = {"state_dir": place / "state", "store": test_sources().store.root, **settings}
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

@@ -12,7 +12,7 @@ import pytest
 from engine.config import GiB, Settings, SettingsError, load
 from engine.devices.available import check_memory
 from engine.devices.host import total_memory
-from engine.parts import only_one, real_parts
+from engine.parts import host_memory, only_one, real_parts, scheduling_rules
 from engine.running import open_engine
 from tests.simulation import catalog, model
 
@@ -58,3 +58,56 @@ async def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(tmp
         check_memory(much)
     check_memory(settings(tmp_path, devices="cpu", memory=total_memory()))
     check_memory(settings(tmp_path, memory=total + GiB))  # a simulated device has what it is given
+
+
+@pytest.mark.parametrize("name", ["state.db", "traffic.db"])
+@pytest.mark.parametrize(
+    "broken", [b"this is no database, whatever its name says" * 200, None], ids=["no database", "damaged"]
+)
+async def test_a_database_that_cannot_be_used_is_named_and_says_what_to_do(tmp_path, name, broken):
+    chosen = settings(tmp_path)
+    parts = await real_parts(chosen, MODELS)
+    for database in (parts.state, parts.traffic):
+        database.close()
+    parts.lock.release()
+    file = tmp_path / "state" / name
+    whole = file.read_bytes()
+    file.write_bytes(broken or whole[:100] + b"\xff" * (len(whole) - 100))
+
+    with pytest.raises(SettingsError) as refused:
+        await real_parts(chosen, MODELS)
+
+    assert f"{file} cannot be used" in str(refused.value) and "Move it away" in str(refused.value)
+    file.unlink()
+    again = await real_parts(chosen, MODELS)  # neither the lock nor a connection was kept
+    for database in (again.state, again.traffic):
+        database.close()
+    again.lock.release()
+
+
+async def test_the_numbers_of_the_settings_reach_those_who_work_by_them(tmp_path):
+    given = {"max_model_cost": 1000, "max_key_jobs": 7, "window_share": 0.05, "host_memory": "64MiB"}
+    chosen = settings(tmp_path, **given)
+    rules = scheduling_rules(chosen)
+
+    assert (rules.max_model_cost, rules.max_key_jobs, rules.window_share) == (1000, 7, 0.05)
+    assert host_memory(chosen) == 64 * 2**20
+    assert 0 < host_memory(settings(tmp_path)) <= total_memory() // 4
+
+
+async def test_a_server_that_has_run_does_not_start_without_what_it_kept(tmp_path):
+    """An empty file is a good database, and one without keys: the server would be open to everybody."""
+    chosen = settings(tmp_path)
+    state = tmp_path / "state" / "state.db"
+    state.parent.mkdir()
+    state.touch()
+    (state.parent / "traffic.db").touch()
+
+    with pytest.raises(SettingsError, match=r"state\.db is empty.*keys.*are gone"):
+        await real_parts(chosen, MODELS)
+
+    state.unlink()
+    parts = await real_parts(chosen, MODELS)
+    for database in (parts.state, parts.traffic):
+        database.close()
+    parts.lock.release()

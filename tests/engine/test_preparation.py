@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.adapters import text_encoder
+from engine.adapters import simulated, text_encoder
 from engine.errors import LoadFailed
-from engine.offload import Threads
+from engine.offload import Inline, Threads
 from engine.preparation import Preparation
-from engine.requests import EncodeOptions, Item, Task
+from engine.requests import Task
 from tests import simulation
 
 pytestmark = pytest.mark.anyio
@@ -23,4 +23,19 @@ async def test_a_task_beyond_the_family_is_refused_with_what_it_can_do():
     )
 
     with pytest.raises(LoadFailed, match="that a/b can score; its family text_encoder can only encode"):
-        await preparation.prepare("a/b", spec, Task.SCORE, [Item(text="x")], EncodeOptions())
+        await preparation.preparer("a/b", spec)
+
+
+async def test_a_preparer_is_made_once_for_an_entry_and_anew_for_a_changed_one():
+    located = []
+
+    def locate(spec):
+        located.append(spec)
+        return Path("/")
+
+    first, second = simulation.model("a"), simulation.model("a")
+    preparation = Preparation(locate, lambda name: simulated.FAMILY, Inline(), Inline())
+    for spec in (first, first, second, second):
+        await preparation.preparer("a", spec)
+
+    assert [id(spec) for spec in located] == [id(first), id(second)]

@@ -17,7 +17,7 @@ from engine.memory.rules import EvictionPolicy, MemoryRules
 from engine.requests import Response, ServiceClass
 from replay.virtualtime import VirtualTimeLoop
 from tests.engine.twin import Sim, Twin
-from tests.simulation import MIB, catalog, engine, model, prompt, request
+from tests.simulation import MIB, catalog, device, engine, model, prompt, request
 
 quickly = settings(deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate), max_examples=60)
 seeds = st.integers(0, 2**32)
@@ -26,6 +26,7 @@ seeds = st.integers(0, 2**32)
 def drawn_sim(rng: random.Random, unit: str) -> Sim:
     generates = rng.random() < 0.35
     chance = rng.choice([0, 0, 0, 0.3, 1])
+    exhausted = rng.choice([0, 0, 0.1, 1])
     facts = {
         "generative": generates,
         "max_batch_cost": rng.choice([16, 100, 2048]),
@@ -38,12 +39,14 @@ def drawn_sim(rng: random.Random, unit: str) -> Sim:
         unit,
         weights=rng.randint(50, 700),
         load_seconds=rng.choice([0, 0.1, 0.5, 3, 7]),
+        restore_seconds=rng.choice([0, 0.05]),
         per_batch=rng.choice([0.001, 0.05, 0.5]),
         per_cost=rng.choice([0, 1e-4, 1e-3]),
         workspace_per_cost=rng.choice([0, 0.01, 0.5]),
         kv_per_token=rng.choice([0, 1]) if generates else 0,
         inspect_seconds=rng.choice([0, 0, 1.0]),
         fails=lambda: rng.random() < chance,
+        exhausts=lambda job: rng.random() < exhausted,
         facts=facts,
     )
 
@@ -51,7 +54,7 @@ def drawn_sim(rng: random.Random, unit: str) -> Sim:
 def drawn_run(seed: int) -> Twin:
     """Random models, some too large and some that fail, and random traffic, operators and neighbours."""
     rng = random.Random(seed)
-    devices = ("a",) if rng.random() < 0.7 else ("a", "b")
+    devices = ("a",) if rng.random() < 0.6 else ("a", "b")
     rules = MemoryRules(
         policy=rng.choice(list(EvictionPolicy)),
         loads_at_once=rng.randint(1, 2),
@@ -59,11 +62,18 @@ def drawn_run(seed: int) -> Twin:
     )
     sims = [drawn_sim(rng, unit) for unit in "uvwxy"[: rng.randint(1, 5)]]
     memory = rng.choice([400, 1000, 1000, 2000])
-    twin = Twin(*sims, memory=memory, slots=rng.choice([1, 1, 2, 4]), devices=devices, memory_rules=rules)
+    twin = Twin(
+        *sims,
+        memory=memory,
+        slots=rng.choice([1, 1, 2, 4]),
+        devices=devices,
+        memory_rules=rules,
+        host_memory=rng.choice([0, 0, 500, 5000]),
+    )
 
     def alone_again() -> None:
-        for device in devices:
-            twin.to_custody("on_observed", device, 0)
+        for name in devices:
+            twin.to_custody("on_observed", name, 0)
 
     def happen(sim: Sim, dice: float) -> None:
         if dice < 0.85:
@@ -74,11 +84,16 @@ def drawn_run(seed: int) -> Twin:
                 rng.choice(list(ServiceClass)),
                 deadline=rng.choice([math.inf, math.inf, twin.now + rng.random() * 5]),
                 kv_tokens=cost + new if sim.facts["generative"] else 0,
+                principal=rng.choice(["", "x", "y"]),
             )
             if rng.random() < 0.15:
                 twin.at(twin.now + rng.random() * 3, lambda: twin.cancel(job))
+        elif dice < 0.9:
+            twin.to_custody("on_expected", sim.unit)
         elif dice < 0.97:
-            twin.ask(rng.choice(["load", "unload", "pin", "unpin"]), sim.unit)
+            what = rng.choice(["load", "unload", "pin", "pin", "unpin"])
+            there = {"device": rng.choice([None, *devices]), "min_slots": rng.choice([1, 1, 2])}
+            twin.ask(what, sim.unit, **(there if what == "pin" else {}))
         else:
             twin.to_custody("on_observed", rng.choice(devices), rng.choice([100, 900]))
             twin.at(twin.now + rng.random() * 5, alone_again)
@@ -87,6 +102,8 @@ def drawn_run(seed: int) -> Twin:
     for _ in range(rng.choice([5, 30, 100])):
         sim, dice = rng.choice(sims), rng.random()
         twin.at(rng.random() * span, lambda sim=sim, dice=dice: happen(sim, dice))
+    if rng.random() < 0.25:
+        twin.at(rng.random() * span, lambda: twin.lose(rng.choice(devices)))
     twin.at(span + 6, alone_again)
     return twin
 
@@ -304,3 +321,29 @@ async def test_a_request_that_is_over_leaves_none_of_its_bytes_behind():
         gc.collect()
 
         assert kept() is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("devices", [1, 2])
+async def test_a_device_that_is_lost_takes_no_request_with_it(devices):
+    """Another goes on with what ran there; without another everybody is told at once."""
+    cards = [device("simulated:a", lost_at=3), device("simulated:b")][:devices]
+    slow = model("m", options={"seconds_per_batch": 0.05})
+    answers: list[object] = []
+
+    async def client() -> None:
+        for _ in range(4):
+            try:
+                answers.append((await served.submit(request("m", "some words"))).device)
+            except EngineError as error:
+                answers.append((error.code, error.retry_after is not None))
+
+    async with engine(catalog(slow), devices=tuple(cards)) as served:
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as clients:
+                for _ in range(6):
+                    clients.start_soon(client)
+
+    assert len(answers) == 24
+    assert set(answers[-6:]) == ({"simulated:b"} if devices == 2 else {("INFERENCE_ERROR", True)})
+    assert devices == 1 or set(answers) == {"simulated:a", "simulated:b"}

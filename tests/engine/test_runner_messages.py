@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.conversation import Finished, JobRef, Lease, Outcome, Progress, Run
 from engine.errors import KINDS, EngineError, Failure
+from engine.requests import Chance, Chosen
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 count = st.integers(0, 2**62)
@@ -32,7 +33,9 @@ failures = st.builds(
     st.dictionaries(text, plain, max_size=3),
 )
 outcomes = st.builds(Outcome, text, st.none() | text, st.none() | failures)
-progress = st.builds(Progress, text, text, count)
+chances = st.builds(Chance, st.binary(max_size=5), number)
+chosen = st.builds(Chosen, chances, st.lists(chances, max_size=2).map(tuple))
+progress = st.builds(Progress, text, text, count, st.lists(chosen, max_size=2).map(tuple))
 texts = st.lists(text, max_size=4).map(tuple)
 runs = st.builds(
     Run, count, leases, st.lists(refs, max_size=4).map(tuple), texts, texts, number, st.booleans(), count
@@ -44,6 +47,8 @@ finished = st.builds(
     st.lists(outcomes, max_size=4).map(tuple),
     number,
     st.lists(progress, max_size=4).map(tuple),
+    st.booleans(),
+    count,
     st.booleans(),
 )
 messages = {
@@ -72,8 +77,8 @@ def test_the_strategies_know_every_field(kind):
     """A field that is added to a message is added here too."""
     known = {
         Run: 8,
-        Finished: 6,
-        Progress: 3,
+        Finished: 8,
+        Progress: 4,
         Outcome: 3,
         Lease: 6,
         JobRef: 3,

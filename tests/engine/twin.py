@@ -19,11 +19,14 @@ from engine.conversation import (
     Finished,
     Granted,
     Left,
+    Lost,
     Need,
     Outcome,
+    Progress,
     Ready,
     Release,
     Run,
+    Spread,
     TooLarge,
     Unavailable,
     Unwanted,
@@ -31,20 +34,23 @@ from engine.conversation import (
 )
 from engine.errors import EngineError, Failure
 from engine.events import ResidencyChanged
-from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Inspect
+from engine.memory.custody import Custody
+from engine.memory.effects import Abandon, Answer, BeginLoad, BeginUnload, DropHost, Inspect
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
+from engine.memory.host_tier import HostTier
 from engine.memory.ledger import Ledger, Line
 from engine.memory.residency import Residency
 from engine.memory.rules import MemoryRules
 from engine.requests import ServiceClass
 from engine.scheduling.dispatch import Dispatch
-from engine.scheduling.effects import Dropped, Failed
+from engine.scheduling.effects import Done, Dropped, Failed
 from engine.scheduling.lanes import Job
 from engine.scheduling.rules import SchedulingRules
 from engine.units import UnitFacts
 
 BROKEN = Failure("LoadFailed", "no such weights")
+EXHAUSTED = Failure("ResourceExhausted", "no memory")
 
 
 @dataclass
@@ -54,12 +60,15 @@ class Sim:
     unit: str
     weights: int = 100
     load_seconds: float = 0.5
+    restore_seconds: float = 0.05
     per_batch: float = 0.002
     per_cost: float = 0.0001
     workspace_per_cost: float = 0.01
     kv_per_token: int = 0
     inspect_seconds: float = 0.0
     fails: Callable[[], bool] = lambda: False
+    exhausts: Callable[[str], bool] = lambda job: False
+    """Whether memory runs out on this job now, alone."""
     facts: dict[str, Any] = field(default_factory=dict)
 
     def seconds(self, cost: int) -> float:
@@ -92,6 +101,7 @@ class Twin:
         rules: SchedulingRules | None = None,
         memory_rules: MemoryRules | None = None,
         headroom: float = 0.0,
+        host_memory: int = 0,
     ) -> None:
         devices = list(devices)
         self.now = 0.0
@@ -106,12 +116,16 @@ class Twin:
             known.__getitem__,
             rules or SchedulingRules(),
             self.slots,
+            dict.fromkeys(devices, "simulated"),
             lambda job: job.id not in self.abandoned,
         )
         self.held = Holdings(
             known.__getitem__,
             {device: Ledger(memory, headroom) for device in devices},
             dict.fromkeys(devices, "simulated"),
+            dict.fromkeys(devices, slots),
+            HostTier(host_memory),
+            devices if host_memory else (),
         )
         self.custody = Custody(self.held, memory_rules or MemoryRules())
         self.ran: list[Ran] = []
@@ -121,6 +135,11 @@ class Twin:
         self.answers: dict[int, list[Answer]] = {}
         self.changes: list[ResidencyChanged] = []
         self.written: Counter[str] = Counter()  # tokens of each sequence
+        self.attempts: Counter[str] = Counter()
+        self.wakes = 0
+        self._runs: dict[int, Run] = {}
+        self._gone: set[str] = set()  # devices that were lost
+        self._aside: set[str] = set()  # whose weights are in host memory
         self._busy: set[str] = set()
         self._then: dict[str, Callable[[], object]] = {}
         self._asks = itertools.count(1)
@@ -162,6 +181,12 @@ class Twin:
     def cancel(self, job: str) -> None:
         self.abandoned.add(job)
 
+    def lose(self, device: str) -> None:
+        """The device fails: what runs there comes to no end, nor does anything that is begun there."""
+        self._gone.add(device)
+        for run in [run for run in self._runs.values() if run.lease.device == device]:
+            self._fail(run)
+
     def clients(self, unit: str, count: int, until: float, **job: Any) -> None:
         """So many callers who each send the next job when the last one has ended."""
 
@@ -172,18 +197,20 @@ class Twin:
         for _ in range(count):
             self.at(self.now, send)
 
-    def ask(self, what: str, unit: str) -> int:
+    def ask(self, what: str, unit: str, **fields: Any) -> int:
         """`load`, `unload`, `pin` or `unpin`."""
         ask = next(self._asks)
         self.answers[ask] = []
-        self.to_custody(f"on_{what}", unit, ask)
+        self.to_custody(f"on_{what}", unit, ask, **fields)
         return ask
 
     def to_dispatch(self, handler: str, *message: Any) -> None:
         self._queue.append(lambda: self._dispatched(getattr(self.dispatch, handler)(*message, self.now)))
 
-    def to_custody(self, handler: str, *message: Any) -> None:
-        self._queue.append(lambda: self._managed(getattr(self.custody, handler)(*message, self.now)))
+    def to_custody(self, handler: str, *message: Any, **fields: Any) -> None:
+        self._queue.append(
+            lambda: self._managed(getattr(self.custody, handler)(*message, now=self.now, **fields))
+        )
 
     def at(self, when: float, do: Callable[[], object]) -> None:
         heapq.heappush(self._events, (when, next(self._numbers), lambda: (do(), None)[1]))
@@ -194,14 +221,17 @@ class Twin:
         """Deliver everything up to `until`; with inf, until nothing can happen any more."""
         self._settle()
         for _ in range(1_000_000):
-            wake = self.custody.wake_at
+            wake = min(self.custody.wake_at, self.dispatch.wake_at)
             due = min(self._events[0][0] if self._events else math.inf, wake)
             if due > until or due == math.inf:
                 self.now = until if until < math.inf else self.now
                 return
             assert due >= self.now, "the past was asked for"
             self.now = due
-            if wake <= due:
+            if self.dispatch.wake_at <= due:
+                self.wakes += 1
+                self.to_dispatch("on_wake")
+            elif wake <= due:
                 self.to_custody("on_wake")
             else:
                 heapq.heappop(self._events)[2]()
@@ -225,10 +255,16 @@ class Twin:
                     self.to_custody("on_need", effect)
                 case Release():
                     self.to_custody("on_release", effect)
-                case Wanted(unit):
-                    self.to_custody("on_wanted", unit)
+                case Wanted(unit, urgency, due):
+                    self.to_custody("on_wanted", unit, urgency=urgency, due=due)
                 case Unwanted(unit):
                     self.to_custody("on_unwanted", unit)
+                case Spread(unit, device):
+                    self.to_custody("on_spread", unit, device)
+                case Lost(device, reason):
+                    self.to_custody("on_lost", device, reason)
+                case Done(outcomes):
+                    self._ended((o.job, o.failure.kind if o.failure else "ok") for o in outcomes)
                 case Dropped(jobs, reason):
                     self._ended((job.id, reason) for job in jobs)
                 case Failed(jobs, failure):
@@ -246,9 +282,15 @@ class Twin:
                         lambda s=sim: self.to_custody("on_inspected", s.unit, s.footprint),
                     )
                 case BeginLoad(unit, device):
-                    self._load(unit, device)
-                case BeginUnload(unit, device):
-                    self.to_custody("on_unloaded", unit, device)
+                    self._load(unit, device, effect.from_host)
+                case BeginUnload(unit, device, keep):
+                    self._aside |= {unit} if keep else set()
+                    kept = self.sims[unit].weights if keep else 0
+                    self.to_custody("on_unloaded", unit, device, kept_bytes=kept)
+                case DropHost(unit):
+                    self._aside.discard(unit)
+                case Abandon():
+                    pass
                 case Answer():
                     self.answers[effect.ask].append(effect)
                 case ResidencyChanged():
@@ -268,9 +310,10 @@ class Twin:
                 case _:
                     raise AssertionError(effect)
 
-    def _load(self, unit: str, device: str) -> None:
+    def _load(self, unit: str, device: str, from_host: bool) -> None:
         sim = self.sims[unit]
-        took = sim.load_seconds
+        assert not from_host or unit in self._aside, "it is not in host memory"
+        took = sim.restore_seconds if from_host else sim.load_seconds
         if sim.fails():
             self.at(self.now + took, lambda: self.to_custody("on_load_failed", unit, device, BROKEN))
         else:
@@ -285,27 +328,52 @@ class Twin:
         assert not any(job.id in self.abandoned for job in run.jobs), "a dead job runs"
         assert not any(self.jobs[job.id].deadline <= self.now for job in run.jobs), "a late job runs"
         for job in run.jobs:
-            assert job.id not in self.started, "a job runs twice"
+            self.attempts[job.id] += 1
+            assert self.attempts[job.id] <= run.attempt <= 2, "a job runs too often"
             self.started[job.id] = self.now
         assert lease.slot not in self._busy, "a slot runs two batches"
         self._busy.add(lease.slot)
         seconds = self.sims[lease.unit].seconds(cost + len(run.running))
         self.ran.append(Ran(self.now, seconds, lease.unit, lease.slot, cost, tuple(j.id for j in run.jobs)))
-        self.at(self.now + seconds, lambda: self._finish(run, seconds))
+        self._runs[run.id] = run
+        if lease.device in self._gone:
+            self._fail(run)
+        else:
+            self.at(self.now + seconds, lambda: self._finish(run, seconds))
+
+    def _fail(self, run: Run) -> None:
+        """No Idle comes from that slot any more."""
+        del self._runs[run.id]
+        self._busy.remove(run.lease.slot)
+        self.to_dispatch("on_finished", Finished(run.id, run.lease, (), 0.0, lost=True))
 
     def _finish(self, run: Run, seconds: float) -> None:
+        if self._runs.pop(run.id, None) is None:
+            return  # its device was lost meanwhile
         self._busy.remove(run.lease.slot)
-        done = [job.id for job in run.jobs]
+        exhausts = self.sims[run.lease.unit].exhausts
+        outcomes = [
+            Outcome(job.id, failure=EXHAUSTED) if exhausts(job.id) else Outcome(job.id, output=job.id)
+            for job in run.jobs
+        ]
+        progress: list[Progress] = []
         if run.generative:
-            done = []
-            for job in {*run.running, *done} - set(run.leaving):
+            outcomes = []
+            for job in sorted({*run.running, *(job.id for job in run.jobs)} - set(run.leaving)):
                 self.written[job] += 1
+                progress.append(Progress(job, "word", 1))
                 if self.written[job] >= self.jobs[job].kv_tokens - self.jobs[job].cost:
-                    done.append(job)
-        outcomes = tuple(Outcome(job, output=job) for job in sorted(done))
-        self.to_dispatch("on_finished", Finished(run.id, run.lease, outcomes, seconds))
+                    outcomes.append(Outcome(job, output=job))
+        finished = Finished(
+            run.id,
+            run.lease,
+            tuple(outcomes),
+            seconds,
+            tuple(progress),
+            out_of_memory=any(outcome.failure for outcome in outcomes),
+        )
+        self.to_dispatch("on_finished", finished)
         self.to_dispatch("on_idle", run.lease.slot)
-        self._ended((job, "ok") for job in done)
 
     def _ended(self, jobs: Iterable[tuple[str, str]]) -> None:
         for job, outcome in jobs:
@@ -352,7 +420,8 @@ class Twin:
         unfinished = {job: self.jobs[job] for job, outcomes in self.outcomes.items() if not outcomes}
         assert not unfinished, f"{len(unfinished)} jobs have no outcome: {list(unfinished.values())[:3]}"
         assert all(len(answers) == 1 for answers in self.answers.values()), self.answers
-        assert not self.custody.claims and not self.custody.wanted
+        assert not self.held.claims and not self.held.wanted
+        assert {kept.unit for kept in self.held.host} == self._aside
         assert not self.dispatch.running and not self.dispatch.lanes
         for ledger in self.held.ledgers.values():
             lines = ledger.lines()

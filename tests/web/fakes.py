@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import anyio
 import numpy as np
 
+from engine.access.access import Access
 from engine.catalog import Catalog, ModelSpec
+from engine.closely import UnitView
 from engine.config import Settings
 from engine.errors import EngineError
+from engine.estimates import Costed, Estimated, Outlook, Tokens
+from engine.journal import Journal
+from engine.orders import Action, CatalogDone, Done, Order
+from engine.recordings import Recordings
 from engine.requests import (
     Delta,
     Encoded,
@@ -33,6 +40,7 @@ from engine.requests import (
     Usage,
 )
 from engine.view import DeviceView, EngineView, ModelView, ResidencyView
+from engine.wishes import Audited
 
 DIMS = 384
 TIMING = Timing(prepare=0.0002, queue=0.0001, load=0.0, run=0.0005, total=0.001)
@@ -79,6 +87,14 @@ class FakeEngine:
     requests: list[Request] = field(default_factory=list)
     left: anyio.Event = field(default_factory=anyio.Event)
     actions: list[tuple[str, str]] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    outlook: Outlook = field(default_factory=lambda: Outlook(cold=False, wait=0.0, load=0.0, run=0.5))
+    access: Access = None  # type: ignore[assignment]
+    closely: FakeClosely = field(default_factory=lambda: FakeClosely())
+    recordings: Recordings = field(default_factory=lambda: Recordings(None, None, None))  # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        self.access = self.access or Access(self.settings)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -106,6 +122,23 @@ class FakeEngine:
             self.left.set()
             raise
 
+    async def estimate(self, request: Request) -> Estimated:
+        self.requests.append(request)
+        if self.failure:
+            raise self.failure
+        costs = tuple(len((item.text or "").split()) for item in request.items)
+        return Estimated(Costed(request.model, "words", costs, Usage(sum(costs))), self.outlook)
+
+    async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
+        if self.failure:
+            raise self.failure
+        return [_tokens(text, special) for text in texts]
+
+    async def spell(self, model: str, ids: tuple[tuple[int, ...], ...], special: bool) -> list[str]:
+        if self.failure:
+            raise self.failure
+        return [" ".join(f"t{number}" for number in each if special or number != 101) for each in ids]
+
     def view(self) -> EngineView:
         residency = ResidencyView("fake/encoder", "cpu", "ready", 1000, pinned=True)
         models = (
@@ -121,20 +154,74 @@ class FakeEngine:
     def metrics(self) -> bytes:
         return b"serai_requests_total 0\n"
 
-    async def load(self, model: str) -> None:
-        self.actions.append(("load", model))
+    @property
+    def operators(self) -> FakeOperators:
+        return FakeOperators(self)
 
-    async def unload(self, model: str) -> None:
-        self.actions.append(("unload", model))
 
-    async def pin(self, model: str) -> tuple[str, ...]:
-        if self.failure:
-            raise self.failure
-        self.actions.append(("pin", model))
-        return ("fake/writer",)
+class FakeClosely:
+    """Nothing waits, nothing runs, nobody leaves; what is told to its journal has happened."""
 
-    async def unpin(self, model: str) -> None:
-        self.actions.append(("unpin", model))
+    def __init__(self) -> None:
+        self.journal = Journal()
+
+    def lanes(self) -> list[object]:
+        return []
+
+    def batches(self) -> list[object]:
+        return []
+
+    def next_up(self, device: str) -> list[object]:
+        return []
+
+    def leaving(self, device: str) -> list[object]:
+        return []
+
+    def would_leave(self, device: str, size_bytes: int) -> list[object]:
+        return []
+
+    def ledger(self, device: str) -> list[tuple[str, str, int]]:
+        return [("weights", "fake/encoder", 1000)]
+
+    def displaced(self, unit: str) -> tuple[str, ...]:
+        return ()
+
+    def unit(self, unit: str) -> UnitView:
+        return UnitView(unit, None, 0, None, 1.0, None, ())
+
+
+@dataclass
+class FakeOperators:
+    """Remembers what was ordered in the engine's `actions`, and the whole order in its `orders`."""
+
+    engine: FakeEngine
+
+    async def operate(self, order: Order) -> Done:
+        if self.engine.failure:
+            raise self.engine.failure
+        self.engine.orders.append(order)
+        self.engine.actions.append((order.action.value, order.model))
+        price = ("fake/writer",) if order.action is Action.PIN else ()
+        return Done(len(self.engine.orders), price)
+
+    async def reload_catalog(
+        self, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        if self.engine.failure:
+            raise self.engine.failure
+        self.engine.actions.append(("reload", "catalogue"))
+        return CatalogDone(added=("fake/new",), rolled_back={"fake/writer": "no such weights"})
+
+    def version(self, model: str) -> int:
+        return len(self.engine.orders)
+
+    async def history(self, limit: int, target: str | None = None) -> list[Audited]:
+        rows = [
+            Audited(n, 1.0, o.who, o.action, o.model, o.reason, "available", "loaded", "ok", 2.0)
+            for n, o in enumerate(self.engine.orders, 1)
+            if target in (None, o.model)
+        ]
+        return rows[::-1][:limit]
 
 
 def respond(request: Request) -> Response:
@@ -145,6 +232,14 @@ def respond(request: Request) -> Response:
 def written(request: Request) -> list[Delta]:
     done = Response(request.model, (Generated("he", "stop"),), Usage(input_tokens=1, output_tokens=1), TIMING)
     return [Delta("he", 1), Delta("", 1, done)]
+
+
+def _tokens(text: str, special: bool) -> Tokens:
+    """A token a word, and one before them."""
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    ids = [*([101] if special else []), *(1000 + n for n in range(len(spans)))]
+    marks = [*([1] if special else []), *(0 for _ in spans)]
+    return Tokens(ids, marks, [*([(0, 0)] if special else []), *spans], {101: "[CLS]"})
 
 
 def _output(request: Request, item: Item) -> Output | EngineError:

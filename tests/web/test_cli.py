@@ -80,7 +80,7 @@ def test_version_is_that_of_the_package():
         (["serve", "--set", "port"], "'port' is not KEY=VALUE"),
         (["serve", "--config", "none.toml"], "none.toml: No such file or directory"),
         (["serve", "--catalog", "none"], "none: no such directory"),
-        (["serve", "--host", "0.0.0.0"], "0.0.0.0 is no loopback address. This server has no keys"),
+        (["serve", "--host", "0.0.0.0"], "0.0.0.0 is no loopback address, and there is neither a key"),
         (["serve", "--host", "::"], "is no loopback address"),
         (["models", "list", "--store", "s", "--set", "memory=lots"], "'lots' is no size"),
     ],

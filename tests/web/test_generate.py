@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from engine.errors import InferenceFailed, QueueFull, ResourceExhausted
-from engine.requests import Delta, Generated, Response, Usage
+from engine.requests import Delta, Generated, Grammar, Response, Usage
 from tests.web.fakes import TIMING
 from web import sending
 
@@ -200,3 +200,15 @@ async def test_a_reader_that_stalls_is_cut(url, engine, monkeypatch, caplog):
 
     assert [r for r in caplog.records if r.levelname == "ERROR"] == []
     reader.close()
+
+
+async def test_a_grammar_reaches_the_engine(engine, http):
+    for grammar, expected in (
+        ({"json_schema": {"type": "object"}, "strict": True}, Grammar("json_schema", '{"type": "object"}')),
+        ({"regex": "[0-9]+"}, Grammar("regex", "[0-9]+")),
+    ):
+        async with http.post(
+            "/v1/generate/fake/writer", json={"prompt": "p", "grammar": grammar}
+        ) as response:
+            assert response.status == 200
+        assert engine.requests[-1].options.grammar == expected

@@ -43,7 +43,7 @@ async def test_our_own_names_are_answered(http, host):
     "host",
     ["evil.example.org", "localhost.evil.org", "10.0.0.1", "[", "", "127.0.0.1.nip.io", "a@localhost.x"],
 )
-@pytest.mark.parametrize("path", ["/", "/v1/models", "/metrics", "/nothing", "/static/status.css"])
+@pytest.mark.parametrize("path", ["/", "/v1/models", "/metrics", "/nothing", "/static/console.css"])
 async def test_other_names_are_refused_everywhere(http, host, path):
     async with http.get(path, headers={"Host": host}) as response:
         said = await response.json()
@@ -142,7 +142,7 @@ async def test_the_log_has_a_line_for_each_request_and_nothing_of_its_content(ht
 
 
 async def test_every_answer_forbids_scripts_from_elsewhere(http):
-    for path in ("/", "/healthz", "/v1/models", "/nothing", "/static/status.css"):
+    for path in ("/", "/healthz", "/v1/models", "/nothing", "/static/console.css"):
         async with http.get(path) as response:
             assert "default-src 'none'" in response.headers["Content-Security-Policy"], path
             assert response.headers["Server"] == "serai", path

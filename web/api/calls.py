@@ -7,6 +7,7 @@ from aiohttp import web
 from engine.catalog import ModelSpec
 from engine.requests import Request, Response, Task
 from web import caller
+from web.access.current import stamped
 from web.intake import Reader
 from web.keys import ARRIVED, ENGINE, INTAKE, REQUEST_ID
 from web.wire.bodies import Asked
@@ -14,11 +15,19 @@ from web.wire.bodies import Asked
 
 async def call(request: web.Request, task: Task, reader: Reader) -> tuple[ModelSpec, Request, Asked]:
     """Everything that a handler needs. An unknown model is refused before the body is read."""
+    model = request.match_info["model"]
+    request.app[ENGINE].catalog.resolve(model)
+    asked = await request.app[INTAKE].asked(request, reader)
+    spec, made = of(request, task, model, asked)
+    return spec, made, asked
+
+
+def of(request: web.Request, task: Task, model: str, asked: Asked) -> tuple[ModelSpec, Request]:
+    """The engine's request for what a body asks of `model`, wherever the body's route has its name from."""
     engine = request.app[ENGINE]
     deadline = caller.deadline(request.headers, request[ARRIVED])
     said = caller.service_class(request.headers)
-    spec, profile = engine.catalog.resolve(request.match_info["model"])
-    asked = await request.app[INTAKE].asked(request, reader)
+    spec, profile = engine.catalog.resolve(model)
     if asked.profile:
         spec, profile = engine.catalog.resolve(f"{spec.id}:{asked.profile}")
     made = Request(
@@ -27,12 +36,13 @@ async def call(request: web.Request, task: Task, reader: Reader) -> tuple[ModelS
         model=spec.id,
         items=asked.items,
         options=asked.options,
-        service_class=said if asked.service_class is None else asked.service_class,
+        service_class=asked.service_class if said is None else said,
         deadline=deadline,
         session=caller.session(request.headers, engine.session_key),
         profile=profile,
+        principal=caller.principal(request.headers, engine.session_key),
     )
-    return spec, made, asked
+    return spec, stamped(request, made)
 
 
 def headers(response: Response, **units: int) -> dict[str, str]:

@@ -21,9 +21,10 @@ from web.wire.forms import Form
 
 LEASE = 1200.0
 MOST = 1000
+MOST_GPUS = 1_000_000
 
 Profile = Annotated[str, Meta(max_length=100)]
-Counts = Annotated[dict[Profile, Annotated[int, Meta(ge=0)]], Meta(max_length=50)]
+Counts = Annotated[dict[Profile, Annotated[int, Meta(ge=0, le=MOST_GPUS)]], Meta(max_length=50)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
 
@@ -35,7 +36,7 @@ class Spec(Struct):
     gpus: Counts = {}
     gpu_caps: Counts = {}
     bundle: Annotated[str, Meta(max_length=200)] | None = None
-    minimum_worker_count: Annotated[int, Meta(ge=0)] = 0
+    minimum_worker_count: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
     pinned_models: Annotated[list[Annotated[str, Meta(max_length=200)]], Meta(max_length=100)] = []
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import anyio
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from engine.access.principals import Action
+from web.access.current import still
 from web.keys import SNAPSHOTS, SOCKETS
 from web.snapshots import FRESH
 
@@ -32,10 +34,13 @@ async def close_all(app: web.Application) -> None:
 
 async def _send(request: web.Request, snapshot: Callable[[], str]) -> web.WebSocketResponse:
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=4096)
-    await socket.prepare(request)
-    request.app[SOCKETS].add(socket)
     try:
+        await socket.prepare(request)  # a client may leave during the handshake
+        request.app[SOCKETS].add(socket)
         while not socket.closed:
+            if not still(request, Action.SEE):
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"no longer allowed")
+                break
             with anyio.fail_after(STALL):
                 await socket.send_str(snapshot())
             await _listen(socket, FRESH)

@@ -11,11 +11,17 @@ from typing import Any
 import click
 
 from engine import __version__
+from web.cli.call import call
 from web.cli.demo import demo
 from web.cli.docs import docs
 from web.cli.doctor import doctor
+from web.cli.keys import keys
 from web.cli.models import models
+from web.cli.plan import plan
+from web.cli.record import record
+from web.cli.replay import replay
 from web.cli.serve import serve
+from web.cli.users import users
 
 
 class _WrongSettings(click.ClickException):
@@ -45,10 +51,12 @@ def _complaint(error: BaseException) -> click.ClickException | None:
     from engine.catalog import CatalogError
     from engine.config import SettingsError
     from engine.errors import EngineError
+    from replay.trace import BadTrace
+    from web.calling.failing import CallFailed
     from web.demo.failing import DemoFailed
 
     leaves = list(_leaves(error))
-    known = SettingsError | CatalogError | EngineError | DemoFailed
+    known = SettingsError | CatalogError | EngineError | BadTrace | DemoFailed | CallFailed
     if not all(isinstance(leaf, known) for leaf in leaves):
         return None
     # The engine's errors speak to HTTP callers; here the same list is a command.
@@ -78,7 +86,7 @@ def version() -> None:
     click.echo(__version__)
 
 
-for command in (serve, demo, models, doctor, docs, version):
+for command in (serve, call, demo, models, record, replay, plan, keys, users, doctor, docs, version):
     serai.add_command(command)
 
 

@@ -32,6 +32,21 @@ def settings_options(command: F) -> F:
     return command
 
 
+def state_options(command: F) -> F:
+    """`--config`, `--set`, and where the server keeps its state."""
+    for option in reversed(
+        [
+            click.option(
+                "--config", type=click.Path(path_type=Path), help="TOML file to read settings from."
+            ),
+            click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Any other setting."),
+            click.option("--state-dir", metavar="DIR", help="Where the server keeps its state."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
 def settings_from(config: Path | None, pairs: tuple[str, ...], **flags: object) -> Settings:
     """The effective settings; an option that was not given counts for nothing. Raises SettingsError."""
     from engine.config import load

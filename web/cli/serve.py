@@ -54,6 +54,8 @@ def serve(
 
     def announce(url: str, engine: Engine) -> None:
         click.echo(f"Serai is at {url} with {len(models)} models on {_devices(engine)}. Ctrl-C stops it.")
+        if token := engine.access.invitation:
+            click.echo(f"It has no users yet. Make the first one at {url}login with the token {token}")
 
     anyio.run(serving.run, settings, models, listener, announce)
     click.echo("Serai has stopped.")

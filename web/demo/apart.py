@@ -13,10 +13,11 @@ from engine.units import Units
 
 def apart(names: Iterable[str], known: Catalog, sources: Sources) -> int:
     """Bytes of weights and of the least working memory. Imports model libraries: call it in a thread."""
-    floor = Holdings(Units(known).facts, {}, {}).floor
+    held = Holdings(Units(known).facts, {}, {})
     total = 0
     for name in names:
         spec, profile = known.resolve(name)
-        footprint = family(spec.family).footprint(spec, sources.locate(spec))
-        total += footprint.weights_bytes + floor(spec.unit(profile), footprint)
+        unit = spec.unit(profile)
+        held.footprints[unit] = family(spec.family).footprint(spec, sources.locate(spec))
+        total += held.footprints[unit].weights_bytes + held.floor(unit, "cpu")
     return total

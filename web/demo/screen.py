@@ -173,7 +173,7 @@ def invitation(url: str) -> str:
         '{"items": [{"text": "Paid by Northwind on 3 May."}], "params": {"labels": ["organization", "date"]}}'
     )
     return (
-        f"Serai is at {base}, with a status page for browsers. For example:\n\n"
+        f"Serai is at {base}, with a console for browsers. For example:\n\n"
         f"curl {base}/v1/encode/sentence-transformers/all-MiniLM-L6-v2 \\\n{asking}  -d '{encode}'\n\n"
         f"curl {base}/v1/extract/spacy/en_core_web_sm \\\n{asking}  -d '{extract}'\n\n"
         f"curl {base}/v1/models\n\nCtrl-C stops it."

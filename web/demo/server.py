@@ -49,7 +49,7 @@ def _command(memory: int, store: Path, place: Path) -> Sequence[str]:
     return [
         *(sys.executable, "-P", "-m", "web", "serve", "--host=127.0.0.1", "--port=0", "--device=cpu"),
         *(f"--memory={as_size(memory)}", f"--store={store}", f"--set=state_dir={place / 'state'}"),
-        "--set=max_hold=10min",
+        *("--set=max_hold=10min", "--set=auth=off"),
     ]
 
 

@@ -30,26 +30,31 @@ _PACKED_BITS = ("binary", "ubinary")
 
 def encoded(spec: ModelSpec, items: Sequence[Item], dtype: str, response: Response) -> Answer:
     """Raises the error of the first item that has one: this answer has no place for it."""
-    outputs = _all_of(Encoded, items, response)
+    outputs = outputs_of(Encoded, items, response)
     entries = (_vectors(spec, item, dtype, output) for item, output in zip(items, outputs, strict=True))
     after = {"timing": timing(response.timing), **_usage(response.usage)}
     return Answer({"model": response.model}, "items", len(items), entries, after)
 
 
 def scored(items: Sequence[Item], query_id: str | None, response: Response) -> Answer:
-    """Best first; equal scores stay in the order in which they were sent."""
-    outputs = _all_of(Scored, items, response)
+    """Best first, as `ranked`."""
+    entries = (
+        {"item_id": _id(items[index], index), "score": score, "rank": rank}
+        for rank, (index, score) in enumerate(ranked(items, response))
+    )
+    before = {"model": response.model, "query_id": query_id}
+    return Answer(before, "scores", len(items), entries, _usage(response.usage))
+
+
+def ranked(items: Sequence[Item], response: Response) -> list[tuple[int, float]]:
+    """Each item's index and score, best first; equal scores stay in the order in which they were sent."""
+    outputs = outputs_of(Scored, items, response)
     scores = [float(output.score) for output in outputs]
     for index, score in enumerate(scores):
         if not math.isfinite(score):
             raise InferenceFailed("The model's score of this item is no number.").at(index)
     order = sorted(range(len(scores)), key=lambda index: (-scores[index], index))
-    entries = (
-        {"item_id": _id(items[index], index), "score": scores[index], "rank": rank}
-        for rank, index in enumerate(order)
-    )
-    before = {"model": response.model, "query_id": query_id}
-    return Answer(before, "scores", len(items), entries, _usage(response.usage))
+    return [(index, scores[index]) for index in order]
 
 
 def extracted(items: Sequence[Item], response: Response) -> Answer:
@@ -74,7 +79,7 @@ def generated(response: Response) -> dict[str, Any]:
 
 def generation(response: Response) -> Generated:
     """The one text of a generate response. Raises its error when it has one."""
-    return _all_of(Generated, [Item()], response)[0]
+    return outputs_of(Generated, [Item()], response)[0]
 
 
 def generation_usage(usage: Usage) -> dict[str, int]:
@@ -103,7 +108,8 @@ def _check_count(items: Sequence[Item], response: Response) -> None:
         raise InferenceFailed(f"The model gave {len(response.outputs)} results for {len(items)} items.")
 
 
-def _all_of(kind: type[T], items: Sequence[Item], response: Response) -> list[T]:
+def outputs_of(kind: type[T], items: Sequence[Item], response: Response) -> list[T]:
+    """One output of `kind` an item, in order. Raises the error of the first item that has one."""
     _check_count(items, response)
     made: list[T] = []
     for index, output in enumerate(response.outputs):

@@ -12,9 +12,10 @@ from msgspec import Meta, Raw, Struct
 
 from engine.errors import InputTooLong, InvalidInput
 from engine.requests import GenerateOptions, Item, Options, ServiceClass
-from web.wire import free, options
+from web.wire import free, grammars, options
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
+from web.wire.grammars import GrammarBody
 from web.wire.items import ItemBody, Limits, MediaBody, items
 
 MAX_OPTIONS_BYTES = 2**18
@@ -40,7 +41,7 @@ class EncodeParams(Struct):
     output_types: list[str] | None = None
     instruction: str | None = None
     output_dtype: str | None = None
-    options: Raw = free.ABSENT
+    options: Raw = free.UNSENT
 
 
 class EncodeBody(Struct):
@@ -52,14 +53,14 @@ class ScoreBody(Struct):
     query: ItemBody
     items: Items
     instruction: str | None = None
-    options: Raw = free.ABSENT
+    options: Raw = free.UNSENT
 
 
 class ExtractParams(Struct):
     labels: list[str] | None = None
-    output_schema: Raw = free.ABSENT
+    output_schema: Raw = free.UNSENT
     instruction: str | None = None
-    options: Raw = free.ABSENT
+    options: Raw = free.UNSENT
 
 
 class ExtractBody(Struct):
@@ -80,8 +81,9 @@ class GenerateBody(Struct):
     presence_penalty: float | None = None
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     logit_bias: dict[str, float] | None = None
+    grammar: GrammarBody | None = None
     stream: bool | None = None
-    options: Raw = free.ABSENT
+    options: Raw = free.UNSENT
     routing_key: str | None = None
     prompt_cache_key: str | None = None
     safety_identifier: str | None = None
@@ -169,6 +171,7 @@ def _generation(read: GenerateBody, raw: bool) -> GenerateOptions:
         presence_penalty=chosen("presence_penalty", -2, 2),
         logit_bias=_bias(read.logit_bias or {}),
         raw=raw,
+        grammar=grammars.of(read.grammar, Form.JSON),
     )
 
 

@@ -15,12 +15,13 @@ from web.wire.forms import Form
 T = TypeVar("T")
 Body = bytes | bytearray
 _ITEM = re.compile(r"items\[(\d+)\]")
+_FIELD = re.compile(r"\w+")
 _MESSAGE = re.compile(r"(?s)(?P<what>.*?)(?: - at `(?P<path>.*)`)?")
 _NOT_UNICODE = "holds text that is not valid Unicode: a lone surrogate, or bytes that are not UTF-8"
 
 
-def decode(body: Body, form: Form, kind: type[T]) -> T:
-    """`body` as a `kind`. Fields that `kind` lacks are skipped and never built.
+def decode(body: Body, form: Form, kind: type[T], where: str = "") -> T:
+    """`body`, or what stands at `where` in it, as a `kind`. Fields that `kind` lacks are never built.
 
     Raises InvalidInput with the path of the field, and the item's index where it is in an item.
     """
@@ -29,7 +30,7 @@ def decode(body: Body, form: Form, kind: type[T]) -> T:
             return msgspec.json.decode(body, type=kind)
         return msgspec.msgpack.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error), hint=_hint(body, form)) from None
+        raise _misfit(str(error), where, _hint(body, form)) from None
     except RecursionError:
         raise InvalidInput("The body is nested too deeply; send flat items.") from None
     except ValueError as error:
@@ -48,10 +49,12 @@ def _misfit(message: str, root: str = "", hint: str = "") -> InvalidInput:
     """A complaint of msgspec (`Expected x, got y - at path`) in our words."""
     found = _MESSAGE.fullmatch(message)
     what, path = (found["what"], found["path"] or "$") if found else (message, "$")
-    place = (root + path.rpartition("`")[2].removeprefix("$")).lstrip(".") or "The body"
+    where = (root + path.rpartition("`")[2].removeprefix("$")).lstrip(".")
+    place = where or "The body"
     what = what.replace("`", "").replace("object", "map").replace("array", "list")
     said = f"{place}: {what[:1].lower()}{what[1:]}. Mend that and send the request again.{hint}"
-    error = InvalidInput(said)
+    field = _FIELD.match(where)
+    error = InvalidInput(said, param=field[0]) if field else InvalidInput(said)
     item = _ITEM.match(place)
     return error.at(int(item[1])) if item else error
 

@@ -17,6 +17,8 @@ from web.wire.forms import Form
 
 MAX_DEPTH = 32
 ABSENT = Raw()
+UNSENT: Any = msgspec.field(default_factory=lambda: ABSENT)
+"""The default of a raw field: `ABSENT`, in a form that the type's JSON schema can be made of."""
 _NOTHING = (b"", b"null", b"\xc0")
 
 

@@ -40,8 +40,8 @@ class ItemBody(Struct, gc=False):
     audio: MediaBody | None = None
     video: MediaBody | None = None
     document: MediaBody | None = None
-    metadata: Raw = free.ABSENT
-    multivector: Raw = free.ABSENT
+    metadata: Raw = free.UNSENT
+    multivector: Raw = free.UNSENT
     """For the client's own scoring. Nobody reads it here; harmful arrays in it are refused all the same."""
 
     def item(self, form: Form, limits: Limits, where: str) -> Item:

@@ -48,7 +48,7 @@ class Common(Struct):
         return Overflow(one_of(self.overflow_policy, [o.value for o in Overflow], "options.overflow_policy"))
 
 
-_REFUSED = ("lora_id", "muvera", "smve", "query_template", "doc_template")
+REFUSED = ("lora_id", "muvera", "smve", "query_template", "doc_template")
 
 
 class EncodeKnown(Common):
@@ -78,7 +78,7 @@ K = TypeVar("K", bound=Common)
 def known(options: dict[str, Any], kind: type[K]) -> K:
     """The options that `kind` names, typed."""
     found = convert(options, kind, "options")
-    if refused := [name for name in _REFUSED if getattr(found, name)]:
+    if refused := [name for name in REFUSED if getattr(found, name)]:
         raise InvalidInput(f"Not offered here: {', '.join('options.' + name for name in refused)}.")
     return found
 

@@ -42,6 +42,22 @@ def of(answer: Answer, form: Form) -> Iterator[bytes]:
     return _as_json(answer) if form is Form.JSON else _as_msgpack(answer)
 
 
+def listed(entries: Iterable[Any], head: bytes = b"", rest: bytes = b"") -> Iterator[bytes]:
+    """A JSON list of `entries` between `head` and `rest`, in pieces of about `SLICE_BYTES`."""
+    piece = bytearray(head + b"[")
+    for index, entry in enumerate(entries):
+        piece += b"," if index else b""
+        for part in _json_parts(entry):
+            piece += part
+            if len(piece) >= SLICE_BYTES:
+                yield bytes(piece)
+                piece.clear()
+        if index % SLICE_ENTRIES == SLICE_ENTRIES - 1:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece + b"]" + rest)
+
+
 def json_bytes(value: object) -> bytes:
     return orjson.dumps(value, default=_json_default, option=orjson.OPT_SERIALIZE_NUMPY)
 
@@ -74,19 +90,9 @@ def _as_msgpack(answer: Answer) -> Iterator[bytes]:
 
 def _as_json(answer: Answer) -> Iterator[bytes]:
     comma = b"," if answer.before else b""
-    piece = bytearray(json_bytes(answer.before)[:-1] + comma + json_bytes(answer.name) + b":[")
-    for index, entry in enumerate(answer.entries):
-        piece += b"," if index else b""
-        for part in _json_parts(entry):
-            piece += part
-            if len(piece) >= SLICE_BYTES:
-                yield bytes(piece)
-                piece.clear()
-        if index % SLICE_ENTRIES == SLICE_ENTRIES - 1:
-            yield bytes(piece)
-            piece.clear()
+    head = json_bytes(answer.before)[:-1] + comma + json_bytes(answer.name) + b":"
     rest = json_bytes(answer.after)[1:]
-    yield bytes(piece + b"]" + (b"," if answer.after else b"") + rest)
+    yield from listed(answer.entries, head, (b"," if answer.after else b"") + rest)
 
 
 def _json_parts(value: Any) -> Iterator[bytes]:

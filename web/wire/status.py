@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from engine.catalog import Catalog, ModelSpec
 from engine.requests import Task
 from engine.view import DeviceView, EngineView, ModelView
+from web.wire import grammars
 
 _OUTPUT = {Task.SCORE: "score", Task.EXTRACT: "json", Task.GENERATE: "text"}
 
@@ -18,6 +20,7 @@ def model_info(spec: ModelSpec, view: ModelView, aliases: Iterable[str]) -> dict
         "name": spec.id,
         "loaded": view.state == "loaded",
         "state": view.state,
+        "paused": view.paused,
         "last_error": view.last_error,
         "inputs": list(spec.inputs),
         "outputs": _outputs(spec),
@@ -59,6 +62,17 @@ def models(catalog: Catalog, view: EngineView) -> list[dict[str, Any]]:
     ]
 
 
+def ledger(device: DeviceView, view: EngineView) -> dict[str, Any]:
+    """A device's books in bytes, and who holds its weights."""
+    here = [r for model in view.models for r in model.residencies if r.device == device.name]
+    return {
+        **asdict(device),
+        "used_bytes": device.used_bytes,
+        "free_bytes": device.budget_bytes - device.used_bytes,
+        "units": [asdict(residency) for residency in here],
+    }
+
+
 def worker(catalog: Catalog, view: EngineView, server: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The message of `/ws/status`. `now` is wall-clock time."""
     seen = {model.id: model for model in view.models}
@@ -75,6 +89,7 @@ def worker(catalog: Catalog, view: EngineView, server: Mapping[str, Any], now: f
         "max_batch_requests": max((device.slots for device in view.devices), default=0),
         "saturated": _saturated(view),
         "server": {**server, "user": "", "working_dir": ""},  # nobody's business
+        "recorder": asdict(view.recorder),
         "gpus": [_device(device) for device in view.devices],
         "models": [
             _model_status(spec, seen.get(spec.id, ModelView(spec.id, "available"))) for spec in catalog
@@ -199,7 +214,8 @@ def _dims(spec: ModelSpec) -> dict[str, int]:
 def _capabilities(spec: ModelSpec) -> dict[str, Any] | None:
     if Task.GENERATE not in spec.tasks:
         return None
-    return {"streaming": True, "grammar": [], "tools": False, "code": False, "sql": False, "guard": False}
+    offered = {"streaming": True, "grammar": list(grammars.KINDS), "tools": True}
+    return {**offered, "code": False, "sql": False, "guard": False}
 
 
 def _aliases(catalog: Catalog, model: str) -> list[str]:

@@ -84,8 +84,12 @@ class Encoder:
         self._takes_types = "token_type_ids" in takes and getattr(model.config, "type_vocab_size", 0) > 1
         self._first = int(model.config.pad_token_id) + 1 if model.config.model_type in AFTER_PADDING else 0
         self._padding = int(getattr(model.config, "pad_token_id", None) or 0)
-        self._device = model.device
-        self._budget = CHUNK.get(self._device.type, CHUNK["cpu"])
+        self._budget = CHUNK.get(model.device.type, CHUNK["cpu"])
+
+    @property
+    def _device(self) -> torch.device:
+        """Asked each time: a model that was parked may come back to another card."""
+        return self._base.device
 
     def hidden(self, sequences: Sequence[Ids], types: Sequence[Ids] | None = None) -> Hidden:
         """Last hidden states of `sequences` of token ids, each with at least one.

@@ -1,6 +1,7 @@
 """Weights from safetensors files into memory of our own: sized from headers, read whole, given back whole.
 
-Memory-mapped weights are no load: their pages come in during the first batches and may leave again.
+Memory-mapped weights are no load on a CPU: their pages come in during the first batches and may leave
+again. For another device they are what its copies are made from.
 """
 
 from __future__ import annotations
@@ -125,6 +126,23 @@ def _read_one(source: FileIO, stored: Stored) -> Tensor:
     return tensor.view(stored.shape)
 
 
+def mapped(stored: Mapping[str, Stored]) -> dict[str, Tensor]:
+    """The tensors as stored, on the pages of their files: to be copied to another device, not to be kept.
+
+    Nothing is read before it is copied, and nothing is held twice in this process's own memory.
+    """
+    files = {entry.file for entry in stored.values()}
+    pages = {file: torch.from_file(str(file), size=file.stat().st_size, dtype=torch.uint8) for file in files}
+    return {name: _on(pages[entry.file], entry) for name, entry in stored.items()}
+
+
+def _on(pages: Tensor, stored: Stored) -> Tensor:
+    found = pages[stored.start : stored.start + stored.nbytes()]
+    # Files of old writers are not aligned.
+    aligned = found if stored.start % stored.dtype.itemsize == 0 else found.clone()
+    return aligned.view(stored.dtype).view(stored.shape)
+
+
 def load(
     auto: Any,
     path: Path,
@@ -136,11 +154,13 @@ def load(
 ) -> PreTrainedModel:
     """The model that the transformers class `auto` (AutoModel, ...) makes of a directory, on `device`.
 
-    Built without memory, then given the tensors that were read, less those `without` leaves out; ready
+    Built without memory, then given the tensors of its files, less those `without` leaves out; ready
     for inference. Raises BadWeights when the files lack a weight that the model needs.
     """
     config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust_remote_code)
-    state = read(stored_tensors(path, without), dtype)
+    stored = stored_tensors(path, without)
+    stays = torch.device(device).type == "cpu"
+    state = read(stored, dtype) if stays else mapped(stored)
     with _BUILDING:
         quiet = cast(Any, transformers_logging)
         quiet.disable_progress_bar()
@@ -164,6 +184,11 @@ def load(
     if missing:
         raise BadWeights(f"{path} lacks {len(missing)} weights of {kind.__name__}: {', '.join(missing[:5])}")
     return cast(PreTrainedModel, model.to(device).eval().requires_grad_(False))
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers, each once, those that are never stored too."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def release(model: nn.Module) -> None:

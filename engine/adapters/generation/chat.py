@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from jinja2 import TemplateError
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
+from engine.adapters.generation import turns
+from engine.adapters.generation.turns import Turn
 from engine.errors import InputTooLong, InvalidInput
-
-ROLES = ("system", "user", "assistant", "tool")
 
 
 class Chat:
@@ -23,14 +24,16 @@ class Chat:
             path, local_files_only=True, trust_remote_code=trust_remote_code
         )
         # The wrapper sets truncation on each call and is not for several threads; this part is.
-        self._backend: Tokenizer = self._tokenizer.backend_tokenizer
+        self.backend: Tokenizer = self._tokenizer.backend_tokenizer
+        self._plainly = Tokenizer.from_str(self.backend.to_str())
+        self._plainly.encode_special_tokens = True  # as text: what looks like one is none
         self.special = {
             added.content: number
-            for number, added in self._backend.get_added_tokens_decoder().items()
+            for number, added in self.backend.get_added_tokens_decoder().items()
             if added.special
         }
         self._max_tokens = max_tokens
-        longest = max(len(token.encode()) for token in self._backend.get_vocab())
+        longest = max(len(token.encode()) for token in self.backend.get_vocab())
         self._max_bytes = max_tokens * longest
         self._markers = self._template_markers()
 
@@ -45,19 +48,55 @@ class Chat:
             return self.raw(text)
         return self._encode(self._render([{"role": "user", "content": text}]), add_special_tokens=False)
 
-    def conversation(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """Tokens of all turns and of the opening of the answer.
 
+        Special tokens that a message spells out are plain text: only the template's own are real.
         Raises InvalidInput naming the message that is wrong.
         """
-        if not self._tokenizer.chat_template:
+        template = self._tokenizer.chat_template
+        if not template:
             raise InvalidInput("messages: this model has no chat template; send a prompt")
-        turns = [_turn(at, message) for at, message in enumerate(messages)]
-        return self._encode(self._render(turns), add_special_tokens=False)
+        own = turns.of(messages)
+        if "tools" not in str(template):
+            own, tools = turns.without_tools(own, tools), ()
+        if any(token in turn["content"] for turn in own for token in self.special):
+            return self._with_spelled(own, tools)
+        return self._encode(self._render(own, tools), add_special_tokens=False)
+
+    def _with_spelled(self, own: list[Turn], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+        """As `conversation`, where contents spell special tokens: marks stand for them in the template.
+
+        Other conversations do without, so that their tokens are exactly those of transformers.
+        """
+        spelled = sorted(self.special, key=len, reverse=True)
+        mark = _mark("".join(turn["content"] for turn in own))
+        places = {token: f"{mark}{at}{mark}" for at, token in enumerate(spelled)}
+        found = re.compile("|".join(map(re.escape, spelled)))
+        marked = [
+            {**turn, "content": found.sub(lambda token: places[token[0]], turn["content"])} for turn in own
+        ]
+        pieces = self._render(marked, tools).split(mark)  # every second is the number of a special token
+        self._check(pieces)
+        around = self.backend.encode_batch_fast(pieces[::2], add_special_tokens=False)
+        plain = [encoding.ids for encoding in self._plainly.encode_batch(spelled, add_special_tokens=False)]
+        ids = list(around[0].ids)
+        for number, after in zip(pieces[1::2], around[1:], strict=True):
+            ids += plain[int(number)] + after.ids
+        return ids
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        self._check([text])
+        # The batch call, because it releases the GIL.
+        (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return list(encoding.ids)
+
+    def _check(self, texts: Sequence[str]) -> None:
+        """Raises for what is no text or certainly too much of it."""
         try:
-            size = len(text.encode())
+            size = sum(len(text.encode()) for text in texts)
         except UnicodeEncodeError as error:
             raise InvalidInput("the text holds half of a surrogate pair") from error
         if size > self._max_bytes:
@@ -66,14 +105,13 @@ class Chat:
                 "that the model takes",
                 max_tokens=self._max_tokens,
             )
-        # The batch call, because it releases the GIL.
-        (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return list(encoding.ids)
 
-    def _render(self, turns: list[dict[str, str]]) -> str:
+    def _render(self, own: list[Turn], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         try:
-            text = self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        except TemplateError as error:
+            text = self._tokenizer.apply_chat_template(
+                own, tools=list(tools) or None, tokenize=False, add_generation_prompt=True
+            )
+        except (TemplateError, TypeError, ValueError, LookupError) as error:
             raise InvalidInput(f"messages: {error}") from error
         return str(text)
 
@@ -84,17 +122,9 @@ class Chat:
         return tuple(token for token in self.special if token in sample)
 
 
-def _turn(at: int, message: Mapping[str, Any]) -> dict[str, str]:
-    if not isinstance(message, Mapping):
-        raise InvalidInput(f"messages[{at}] must be a map with role and content")
-    role, content = message.get("role"), message.get("content")
-    if role not in ROLES:
-        raise InvalidInput(f"messages[{at}].role must be one of {', '.join(ROLES)}, not {role!r}")
-    if isinstance(content, str):
-        return {"role": role, "content": content}
-    if not isinstance(content, Sequence):
-        raise InvalidInput(f"messages[{at}].content must be text or a list of text parts")
-    texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
-    if len(texts) != len(content) or not all(isinstance(text, str) for text in texts):
-        raise InvalidInput(f"messages[{at}].content may hold parts of type text only")
-    return {"role": role, "content": "".join(map(str, texts))}
+def _mark(text: str) -> str:
+    """A character that is none, by Unicode, and is not in `text`."""
+    mark = next((m for m in map(chr, range(0xFDD0, 0xFDF0)) if m not in text), None)
+    if mark is None:
+        raise InvalidInput("messages hold all of U+FDD0 to U+FDEF, which are no characters")
+    return mark

@@ -46,9 +46,13 @@ class Decoder:
         self._shape = shape
         self._eos = eos
         self._max_chunk = max_chunk
-        self._device = torch.device(model.device)
         self._running: dict[str, Running] = {}
         self._pace = Pace()
+
+    @property
+    def _device(self) -> torch.device:
+        """Asked each time: a model that was parked may come back to another card."""
+        return torch.device("cpu") if self._model is None else self._model.device
 
     @property
     def kv_bytes(self) -> int:
@@ -71,6 +75,9 @@ class Decoder:
                 self._running = {job: r for job, r in self._running.items() if not r.done}
                 rows = self._next_rows(seconds - (time.perf_counter() - began))
         return refused | {job: running.report() for job, running in everyone.items()}
+
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        return {} if self._model is None else weights.tensors(self._model)
 
     def unload(self) -> None:
         self._running.clear()
@@ -150,8 +157,8 @@ class Decoder:
         step.done()
         for running, count in reading:
             running.read(count)
-        for running, token in zip(choosing, chosen, strict=True):
-            running.take(token)
+        for running, token, row in zip(choosing, chosen, logits, strict=True):
+            running.take(token, row)
         self._pace.observe(len(ids), time.perf_counter() - began)
 
     def _forward(

@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from engine.adapters.generation.vocabulary import Grammar
 from engine.errors import InvalidInput
 from engine.requests import GenerateOptions
 
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
 MAX_BIASES = 1024
+MAX_TOP_LOGPROBS = 20
 GREEDY = 1e-4
 """A temperature below it is 0: nothing but the largest logit is left of float32's precision."""
 NUCLEUS = 256
@@ -42,6 +45,9 @@ def check(options: GenerateOptions, vocabulary: int) -> None:
     for stop in options.stop:
         if not isinstance(stop, str) or not 0 < len(stop) <= MAX_STOP_LENGTH:
             raise InvalidInput(f"stop must hold strings of 1 to {MAX_STOP_LENGTH} characters")
+    top = options.top_logprobs
+    if top is not None and not (_is_int(top) and 0 <= top <= MAX_TOP_LOGPROBS):
+        raise InvalidInput(f"top_logprobs must be an integer from 0 to {MAX_TOP_LOGPROBS}, not {top!r}")
     if len(options.logit_bias) > MAX_BIASES:
         raise InvalidInput(f"logit_bias may name {MAX_BIASES} tokens, not {len(options.logit_bias)}")
     for token, bias in options.logit_bias.items():
@@ -60,11 +66,20 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Logarithms of chance: of a token, and of the likeliest with their ids, best first."""
+
+    logprob: float
+    best: tuple[tuple[int, float], ...]
+
+
 class Sampler:
     """How one sequence chooses. Penalties count what it has generated, not its prompt."""
 
-    def __init__(self, options: GenerateOptions) -> None:
+    def __init__(self, options: GenerateOptions, grammar: Grammar | None = None) -> None:
         self._options = options
+        self._grammar = grammar
         self._dice = torch.Generator()
         if options.seed is None:
             self._dice.seed()
@@ -72,7 +87,9 @@ class Sampler:
             self._dice.manual_seed(options.seed)
         self._counts: Counter[int] = Counter()
         self._penalises = bool(options.frequency_penalty or options.presence_penalty)
-        self.takes_best = not (options.temperature >= GREEDY or self._penalises or options.logit_bias)
+        self.takes_best = not (
+            options.temperature >= GREEDY or self._penalises or options.logit_bias or grammar
+        )
         """Whether the largest logit, as it is, is its choice."""
 
     def choose(self, logits: Tensor) -> int:
@@ -92,9 +109,23 @@ class Sampler:
         """`token` is now part of the answer."""
         if self._penalises:
             self._counts[token] += 1
+        if self._grammar is not None:
+            self._grammar.take(token)
+
+    def weighed(self, logits: Tensor, token: int) -> Weighed | None:
+        """The chances of `token` and of the likeliest by logits (vocabulary,) as the model gave them.
+
+        None where the caller did not ask for them.
+        """
+        if self._options.top_logprobs is None:
+            return None
+        logprobs = logits.float().log_softmax(-1)
+        best = logprobs.topk(self._options.top_logprobs)
+        ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return Weighed(float(logprobs[token]), tuple(ranked))
 
     def _adjusted(self, logits: Tensor) -> Tensor:
-        if not (self._counts or self._options.logit_bias):
+        if not (self._counts or self._options.logit_bias or self._grammar):
             return logits
         logits = logits.clone()
         if self._counts:
@@ -105,6 +136,9 @@ class Sampler:
             tokens = torch.tensor(list(self._options.logit_bias), device=logits.device)
             biases = list(self._options.logit_bias.values())
             logits[tokens] += torch.tensor(biases, device=logits.device, dtype=logits.dtype)
+        if self._grammar is not None:
+            allowed = torch.from_numpy(self._grammar.allowed())
+            logits.masked_fill_(~allowed.to(logits.device), -math.inf)
         return logits
 
 

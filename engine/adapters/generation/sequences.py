@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from engine.adapters.family import Progressed
+from engine.adapters.generation.chances import Chances
 from engine.adapters.generation.kv import Cache
 from engine.adapters.generation.sampling import Sampler
 from engine.adapters.generation.stopping import Detokenizer, StopStrings
+from engine.adapters.generation.vocabulary import Grammar
 from engine.errors import EngineError, InferenceFailed
-from engine.requests import Generated, GenerateOptions
+from engine.requests import Chosen, Generated, GenerateOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,10 @@ class Prompt:
     """What was asked, or less where the model's length leaves less."""
     stop_ids: tuple[int, ...] = ()
     """Stop strings that are special tokens: they have no text to be found in."""
+    grammar: Grammar | None = None
+    """At its beginning; each answer follows a copy."""
+    spelled: Sequence[bytes] | None = None
+    """What each token spells, where the chances of tokens were asked for."""
 
 
 class Running:
@@ -35,7 +43,8 @@ class Running:
     def __init__(self, prompt: Prompt, cache: Cache, tokenizer: Tokenizer, eos: Collection[int]) -> None:
         ids = prompt.ids.tolist()
         self.cache = cache
-        self.sampler = Sampler(prompt.options)
+        self._grammar = prompt.grammar.fresh() if prompt.grammar else None
+        self.sampler = Sampler(prompt.options, self._grammar)
         self.unread: list[int] = ids
         """Tokens that the model has not read: the rest of the prompt, later its own last token."""
         self._done: Generated | EngineError | None = None
@@ -43,7 +52,9 @@ class Running:
         self._most = prompt.max_new_tokens
         self._answer: list[int] = []
         self._text: list[str] = []
-        self._told_text = self._told_tokens = 0  # how much of them was reported
+        self._told_text = self._told_tokens = self._told_length = 0  # how much of them was reported
+        self._chances = Chances(prompt.spelled) if prompt.spelled else None
+        self._told_chances = self._written = 0
         self._detokenizer = Detokenizer(tokenizer, ids)
         self._stops = StopStrings(prompt.options.stop)
 
@@ -61,19 +72,27 @@ class Running:
         """The model has read `count` more tokens."""
         del self.unread[:count]
 
-    def take(self, token: int | None) -> None:
-        """The model's next token; None where its logits were no numbers."""
+    def take(self, token: int | None, logits: Tensor) -> None:
+        """The model's next token by logits (vocabulary,); None where they were no numbers."""
         if token is None:
             self._done = InferenceFailed("The model gave no numbers for this input.")
             return
+        weighed = self.sampler.weighed(logits, token)
+        if self._chances and weighed:
+            self._chances.took(token, weighed, self._written)
         self.unread.append(token)
         self._answer.append(token)
         self.sampler.saw(token)
-        text, stopped = self._stops.push(self._detokenizer.push(token))
+        if self._grammar and (wrong := self._grammar.wrong):
+            self._done = wrong
+            return
+        piece = self._detokenizer.push(token)
+        self._written += len(piece)
+        text, stopped = self._stops.push(piece)
         self._text.append(text)
         if stopped:
             self._end("stop")
-        elif token in self._ends:
+        elif token in self._ends or (self._grammar and self._grammar.ended):
             self._text.append(self._rest())
             self._end("stop")
         elif len(self._answer) == self._most:
@@ -84,14 +103,26 @@ class Running:
         """What is new since the last report."""
         text, tokens = "".join(self._text[self._told_text :]), len(self._answer) - self._told_tokens
         self._told_text, self._told_tokens = len(self._text), len(self._answer)
-        return Progressed(text, tokens, self._done)
+        self._told_length += len(text)
+        chosen = self._chosen()[self._told_chances :]
+        self._told_chances += len(chosen)
+        return Progressed(text, tokens, self._done, chosen)
+
+    def _chosen(self) -> tuple[Chosen, ...]:
+        """The tokens of the text that was told; of a whole answer all that are not cut from it."""
+        if isinstance(self._done, Generated):
+            return self._done.chosen
+        return self._chances.within(self._told_length) if self._chances else ()
 
     def _rest(self) -> str:
         text, stopped = self._stops.push(self._detokenizer.finish())
         return text if stopped else text + self._stops.finish()
 
     def _end(self, reason: str) -> None:
-        self._done = Generated("".join(self._text), reason, tuple(self._answer))
+        text = "".join(self._text)
+        length = math.inf if reason == "length" else len(text)
+        chosen = self._chances.within(length) if self._chances else ()
+        self._done = Generated(text, reason, tuple(self._answer), chosen)
 
 
 def share(rows: int, sequences: Sequence[Running]) -> list[int]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.errors import EngineError, InvalidInput
 from engine.requests import ExtractOptions, Item, Media, Options, Task
+
+RAW_SCORES = "raw_scores"
 
 
 def only_text(item: Item) -> str:
@@ -48,9 +51,22 @@ def extract_options(task: Task, options: Options) -> ExtractOptions:
         raise InvalidInput("This model gives its own labels and cannot follow an output_schema.")
     if options.instruction is not None:
         raise InvalidInput("This model gives its own labels and cannot follow an instruction.")
+    if options.extra.get(RAW_SCORES):
+        raise InvalidInput("This model's scores have one form only; leave raw_scores out.")
     if options.threshold is not None and not 0 <= options.threshold <= 1:
         raise InvalidInput(f"A threshold is between 0 and 1, not {options.threshold}.")
     return options
+
+
+def raw_scores(options: Options) -> tuple[bool, Options]:
+    """Whether the scores that chances are made of are wanted instead, and the options without that: for
+    the families that have such. Raises InvalidInput when it is neither true nor false."""
+    if not isinstance(options, ExtractOptions) or RAW_SCORES not in options.extra:
+        return False, options
+    raw = options.extra[RAW_SCORES]
+    if not isinstance(raw, bool):
+        raise InvalidInput(f"options.{RAW_SCORES} is true or false.")
+    return raw, replace(options, extra={k: v for k, v in options.extra.items() if k != RAW_SCORES})
 
 
 def _held(item: Item) -> str:

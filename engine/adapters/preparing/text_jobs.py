@@ -16,10 +16,13 @@ from engine.adapters.forward import weights
 from engine.adapters.forward.packed import Ids
 from engine.adapters.forward.pooling import POOLINGS
 from engine.adapters.forward.quantize import DTYPES
-from engine.adapters.preparing.tokens import Room, TextTokenizer, max_tokens, prompted, text_of
+from engine.adapters.preparing.tokens import Room, TextTokenizer, known, max_tokens, prompted, text_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import EncodeOptions, Item, Options, OutputType, Task, Usage
+
+_PLACE = "\ufdd0"
+"""Stands in a prompt for token ids; no character, by Unicode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class TextPreparer:
         config = weights.model_config(path)
         self._spec = spec
         self._tokenizer = TextTokenizer(path)
+        self.cutter = self._tokenizer.cutter
         self._max_tokens = max_tokens(spec, config)
         self._vocabulary = int(config["vocab_size"])
         self._dims = spec.dims.get(OutputType.DENSE) or int(config.get("hidden_size") or config["dim"])
@@ -70,6 +74,10 @@ class TextPreparer:
         places: list[int] = []
         for index, item in enumerate(items):
             try:
+                if item.tokens is not None:
+                    ids = self._given(item.tokens, role, options.instruction, index)
+                    prepared.append(self._job(ids, "", role, room, wanted, index))
+                    continue
                 text = text_of(item, index)
                 text = prompted(self._spec.prompts, role, options.instruction, text)
                 texts.append(text)
@@ -85,6 +93,15 @@ class TextPreparer:
             except EngineError as error:
                 prepared[index] = error
         return prepared
+
+    def _given(self, tokens: Sequence[int], role: str, instruction: str | None, index: int) -> Ids:
+        """Token ids that the client made, less the special tokens that are put around any text."""
+        ids = self._tokenizer.single.strip(np.array(known(tokens, self._vocabulary, index), np.int32))
+        before, _, after = prompted(self._spec.prompts, role, instruction, _PLACE).partition(_PLACE)
+        if not before and not after:
+            return ids
+        first, last = self._tokenizer.ids([before, after])
+        return np.concatenate([first, ids, last])
 
     def _job(self, ids: Ids, text: str, role: str, room: Room, wanted: Wanted, index: int) -> Prepared:
         marker = self._markers.get(role)

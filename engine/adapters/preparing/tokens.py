@@ -17,6 +17,7 @@ from tokenizers import Encoding, Tokenizer
 from transformers import AutoTokenizer
 
 from engine.adapters.forward.packed import AFTER_PADDING, Ids
+from engine.adapters.preparing.cutting import Cutter
 from engine.catalog import ModelSpec
 from engine.errors import InputTooLong, InvalidInput
 from engine.requests import Item, Overflow
@@ -45,6 +46,15 @@ class Frame:
     def length(self) -> int:
         return sum(len(piece.ids) for piece in self.around)
 
+    def strip(self, ids: Ids) -> Ids:
+        """The ids of one text without these special tokens, where they stand around it already."""
+        first, last = self.around[0].ids, self.around[-1].ids
+        end = len(ids) - len(last)
+        framed = len(first) <= end and self.length
+        if framed and np.array_equal(ids[: len(first)], first) and np.array_equal(ids[end:], last):
+            return ids[len(first) : end]
+        return ids
+
     def fill(self, *texts: Ids) -> Piece:
         """The texts' ids with the special tokens in their places."""
         parts = [self.around[0]]
@@ -65,6 +75,7 @@ class TextTokenizer:
         )
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self.cutter = Cutter(self._tokenizer)
         self.single = _frame(self._tokenizer.encode("a"))
         self.pair = _frame(self._tokenizer.encode("a", "a"))
 
@@ -160,6 +171,8 @@ def text_of(item: Item, index: int | None) -> str:
     media = [m for m in ("images", "audio", "video", "document") if getattr(item, m) not in (None, ())]
     if media:
         raise InvalidInput(f"{name} has {' and '.join(media)}; the model takes text only", item=index)
+    if item.tokens is not None:
+        raise InvalidInput(f"{name} is token ids; the model takes text only", item=index)
     if item.text is None:
         raise InvalidInput(f"{name} has no text", item=index)
     if not item.text.isascii():
@@ -169,6 +182,19 @@ def text_of(item: Item, index: int | None) -> str:
             wrong = f"{name}: character {error.start} of the text is half of a surrogate pair"
             raise InvalidInput(wrong, item=index) from error
     return item.text
+
+
+def known(tokens: Sequence[int], vocabulary: int, index: int) -> list[int]:
+    """Ids that a client made, checked. Raises InvalidInput for one that the model does not have."""
+    for token in tokens:
+        if not 0 <= token < vocabulary:
+            raise InvalidInput(
+                f"item {index} holds token {token}; this model's go from 0 to {vocabulary - 1}. "
+                "Token ids are those of the model's own tokenizer: a client that makes them for another "
+                "model must send text",
+                item=index,
+            )
+    return list(tokens)
 
 
 def prompted(prompts: Mapping[str, str], role: str, instruction: str | None, text: str) -> str:

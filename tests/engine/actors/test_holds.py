@@ -24,3 +24,14 @@ def test_one_that_came_earlier_and_is_added_later_is_due_earlier():
     holds.add("slow", 0.0)
 
     assert (holds.due_at(), holds.take_due(10.0)) == (10.0, ["slow"])
+
+
+def test_what_is_over_is_not_taken_and_not_kept():
+    holds = Holds(10.0)
+    for number in range(10_000):
+        holds.add(number, float(number) / 1000)
+        if number != 7:
+            holds.drop(number)
+
+    assert len(holds) < 100
+    assert holds.take_due(1e9) == [7]

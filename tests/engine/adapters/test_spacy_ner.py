@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import random
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import catalog
-from engine.adapters.spacy_ner import FAMILY, pieces
+from engine.adapters.spacy_ner import FAMILY, LONGEST_RUN, Bounded, pieces
 from engine.errors import InvalidInput
 from engine.requests import Extracted, ExtractOptions, Item, Media, Task
 from tests.weights import weights
@@ -156,3 +158,25 @@ def test_pieces_answer_for_every_place_once_and_cut_no_word(text, most):
         assert text[p.start : p.start + len(p.text)] == p.text
         assert len(p.text) <= most
         assert p.start <= p.first <= p.last <= p.start + len(p.text)
+
+
+@pytest.mark.parametrize("char", ["$", "(", '"', "x"])
+def test_a_long_run_without_white_space_takes_no_time_that_is_quadratic_in_it(preparer, char):
+    """30,000 brackets took spaCy's tokenizer half a minute, and nobody else had the interpreter."""
+    began = time.process_time()
+
+    preparer.prepare(Task.EXTRACT, [Item(text=f"Jane Doe. {char * 30_000} Bye.")], ExtractOptions())
+
+    assert time.process_time() - began < 3
+
+
+PLAIN = spacy.blank("en")
+
+
+@given(st.text(alphabet="ab( $'\n.é", max_size=400))
+def test_what_is_cut_is_put_together_again(text):
+    cut = Bounded(PLAIN.tokenizer)(text)
+
+    assert cut.text == text
+    if max(map(len, text.split()), default=0) <= LONGEST_RUN:
+        assert [t.text for t in cut] == [t.text for t in PLAIN(text)]

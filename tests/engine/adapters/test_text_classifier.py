@@ -149,3 +149,14 @@ def test_the_footprint_knows_the_weights(bert):
     assert stored["model_type"] == "bert"
     parameters = tf.AutoModelForSequenceClassification.from_pretrained(bert).num_parameters()
     assert FAMILY.footprint(SPEC, bert).weights_bytes == 4 * parameters
+
+
+def test_raw_scores_are_what_the_chances_are_made_of(bert):
+    (raw,) = classify(bert, ["w1 w2 w3"], extra={"raw_scores": True})
+    (plain,) = classify(bert, ["w1 w2 w3"], extra={"raw_scores": False})
+
+    scores = np.array(chances(raw))
+    assert np.allclose(np.exp(scores) / np.exp(scores).sum(), chances(plain), atol=1e-5)
+    assert not np.allclose(scores, chances(plain), atol=1e-3)
+    with pytest.raises(InvalidInput, match="raw_scores is true or false"):
+        classify(bert, ["w1"], extra={"raw_scores": "yes"})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,12 @@ def masked(tmp_path: Path) -> Path:
 
 def held(model: torch.nn.Module) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def anonymous() -> int:
+    """Bytes of this process that are of no file."""
+    (line,) = (x for x in Path("/proc/self/smaps_rollup").read_text().splitlines() if "Anonymous:" in x)
+    return int(line.split()[1]) << 10
 
 
 def test_headers_alone_tell_what_a_loaded_model_takes(masked: Path):
@@ -90,6 +97,42 @@ def test_every_kind_of_tensor_is_read_as_it_was_saved(tmp_path: Path):
         name: (t.dtype, t.shape) for name, t in tensors.items()
     }
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def test_what_is_mapped_for_another_device_is_the_same_and_takes_no_memory(tmp_path: Path):
+    tensors = {
+        "large": torch.randn(16 << 20),
+        "half": torch.randn(3, 3).bfloat16(),
+        "flag": torch.tensor([True]),
+        "empty": torch.zeros(0, 4),
+        "after": torch.arange(5),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    stored, before = weights.stored_tensors(tmp_path), anonymous()
+
+    found = weights.mapped(stored)
+    total = found["large"].sum()
+
+    assert anonymous() - before < 8 << 20
+    assert total == tensors["large"].sum()
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_file_whose_tensors_are_not_aligned_is_mapped_all_the_same(tmp_path: Path):
+    header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    while (8 + len(header)) % 4 == 0:
+        header += b" "
+    (tmp_path / "model.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header + struct.pack("<2f", 1.5, -2.0)
+    )
+
+    assert weights.mapped(weights.stored_tensors(tmp_path))["a"].tolist() == [1.5, -2.0]
+
+
+def test_a_model_for_another_device_is_built_from_mapped_files(masked: Path):
+    model = weights.load(AutoModelForMaskedLM, masked, "meta", torch.float16)
+
+    assert {(p.device.type, p.dtype) for p in model.parameters()} == {("meta", torch.float16)}
 
 
 def test_a_loaded_model_lives_in_memory_of_its_own(masked: Path):

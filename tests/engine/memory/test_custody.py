@@ -6,65 +6,13 @@ import math
 
 import pytest
 
-from engine.conversation import Denied, Granted, Left, Need, Ready, Release, TooLarge, Unavailable
-from engine.errors import Failure, InvalidInput, LoadFailed, NoRoom
-from engine.memory.custody import Answer, BeginLoad, BeginUnload, Custody, Inspect
+from engine.conversation import Denied, Granted, Left, Ready, Release, TooLarge, Unavailable
+from engine.errors import InvalidInput, LoadFailed, NoRoom
+from engine.memory.effects import Answer, BeginLoad, BeginUnload, Inspect
 from engine.memory.footprint import Footprint
-from engine.memory.holdings import Holdings
-from engine.memory.ledger import Ledger, Line
+from engine.memory.ledger import Line
 from engine.memory.residency import Residency
-from engine.memory.rules import MemoryRules
-from engine.units import UnitFacts
-
-BROKEN = Failure("LoadFailed", "no such weights")
-
-
-class Desk:
-    """A custody of 1000 bytes a device; every unit's batches cost a byte a cost of 1."""
-
-    def __init__(self, *, memory=1000, devices=("d",), generative=(), kv=1, **rules):
-        def facts(unit):
-            return UnitFacts(unit, unit, ("simulated",), generative=unit in generative, max_batch_cost=80)
-
-        ledgers = {device: Ledger(memory, 0.0) for device in devices}
-        self.held = Holdings(facts, ledgers, dict.fromkeys(devices, "simulated"))
-        self.custody = Custody(self.held, MemoryRules(**rules))
-        self.kv = kv
-        self.now = 0.0
-
-    def __getattr__(self, name):
-        """`desk.wanted(unit)` is `custody.on_wanted(unit, now)`."""
-
-        def call(*message):
-            effects = getattr(self.custody, f"on_{name}")(*message, self.now)
-            for ledger in self.held.ledgers.values():
-                ledger.check()
-            return effects
-
-        return call
-
-    def resident(self, unit, weights=100, device="d", seconds=1.0):
-        """Bring `unit` to where it is ready."""
-        self.custody.on_wanted(unit, self.now)
-        self.custody.on_inspected(unit, Footprint(weights, 0, 1.0, self.kv), self.now)
-        effects = self.custody.on_loaded(unit, device, seconds, self.now)
-        self.custody.on_unwanted(unit, self.now)
-        return effects
-
-    def state(self, unit, device="d"):
-        return self.held.residents[unit, device].state
-
-
-def need(unit, min_cost=10, want_cost=None, device="d", slot="d/0", floor=0, least=None, want=None):
-    least = floor if least is None else least
-    return Need(
-        unit, device, slot, min_cost, want_cost or min_cost, floor, least, least if want is None else want
-    )
-
-
-def granted(effects):
-    (grant,) = [e for e in effects if isinstance(e, Granted)]
-    return grant.lease
+from tests.engine.memory.desk import BROKEN, Desk, granted, need
 
 
 def test_a_wanted_unit_is_inspected_loaded_and_ready():
@@ -75,6 +23,7 @@ def test_a_wanted_unit_is_inspected_loaded_and_ready():
     assert desk.inspected("a", Footprint(100)) == [BeginLoad("a", "d", 100)]
     assert desk.wanted("a") == []
     assert Ready("a", "d", 2.0) in desk.loaded("a", "d", 2.0)
+    desk.unwanted("a")
     assert desk.wanted("a") == [Ready("a", "d")]
 
 
@@ -261,7 +210,7 @@ def test_who_asked_for_a_victim_has_it_when_it_stays():
     effects = desk.unwanted("b")
 
     assert Answer(7) in effects
-    assert not desk.custody.claims
+    assert not desk.held.claims
 
 
 def test_a_pinned_victim_stays_and_what_it_made_room_for_is_told_there_is_none():
@@ -490,3 +439,26 @@ def test_a_unit_that_cannot_be_inspected_fails_all_who_wait_and_its_pins():
 
     assert sorted(e.ask for e in effects if isinstance(e, Answer)) == [1, 2]
     assert len([e for e in effects if isinstance(e, Unavailable)]) == 1 and not desk.held.pins
+
+
+def test_a_unit_s_own_idle_time_counts_before_the_settings():
+    desk = Desk(idle_unload=30.0, own={"a": {"idle_unload": 5.0}, "b": {"idle_unload": 60.0}})
+    for unit in "abc":
+        desk.resident(unit)
+
+    left = []
+    for desk.now in (5.0, 30.0, 60.0):
+        assert desk.custody.wake_at == pytest.approx(desk.now)
+        left += [e.unit for e in desk.wake() if isinstance(e, BeginUnload)]
+
+    assert left == ["a", "c", "b"]
+
+
+def test_what_is_used_again_has_its_idle_time_again():
+    desk = Desk(own={"a": {"idle_unload": 5.0}})
+    desk.resident("a")
+    desk.now = 4.0
+    desk.uses("a")
+    desk.now = 5.0
+
+    assert desk.wake() == [] and desk.custody.wake_at == pytest.approx(9.0)

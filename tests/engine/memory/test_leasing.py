@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from engine.conversation import Need
 from engine.memory.footprint import Footprint
 from engine.memory.leasing import Sized, largest, size
+from engine.memory.workspace import Takes, WorkspaceCurve
 
-MODEL = Footprint(0, workspace_base=10, workspace_per_cost=2.0, kv_bytes_per_token=3)
+
+def takes(*declared, **fields):
+    return Takes(Footprint(0, *declared, **fields), WorkspaceCurve())
+
+
+MODEL = takes(workspace_base=10, workspace_per_cost=2.0, kv_bytes_per_token=3)
 
 
 def need(min_cost=1, want_cost=20, floor=0, least=0, want=0):
@@ -39,13 +45,13 @@ def test_a_lease_is_the_largest_that_fits(asked, free, granted):
 
 
 def test_no_sequence_no_tokens():
-    assert size(need(), Footprint(0, workspace_per_cost=2.0), 1000) == Sized(20, 40, 0)
+    assert size(need(), takes(workspace_per_cost=2.0), 1000) == Sized(20, 40, 0)
 
 
 def test_the_largest_job_that_could_ever_run():
     assert largest(MODEL, 100) == (45, 29)
     assert largest(MODEL, 5) == (0, 0)
-    assert largest(Footprint(0, 10, 2.0), 100) == (45, 1 << 62)
+    assert largest(takes(10, 2.0), 100) == (45, 1 << 62)
 
 
 @settings(max_examples=300, deadline=None)
@@ -62,7 +68,7 @@ def test_what_is_granted_fits_and_is_at_least_what_the_first_job_needs(
     base, per_cost, per_token, free, min_cost, more, kv
 ):
     floor, least, want = kv[0], kv[0] + kv[1], kv[0] + kv[1] + kv[2]
-    footprint = Footprint(0, base, per_cost, per_token)
+    footprint = takes(base, per_cost, per_token)
 
     granted = size(need(min_cost, min_cost + more, floor, least, want), footprint, free)
 

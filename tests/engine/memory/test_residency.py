@@ -10,7 +10,7 @@ from engine.memory.footprint import Footprint
 from engine.memory.residency import MOVES, Residency, Resident
 
 A, L, R, V, F = Residency
-ALLOWED = {(A, L), (A, F), (L, R), (L, F), (R, V), (V, A), (F, L), (F, A), (F, F)}
+ALLOWED = {(A, L), (A, F), (L, R), (L, F), (R, V), (V, A), (L, A), (R, A), (F, L), (F, A), (F, F)}
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(Residency, Residency)))

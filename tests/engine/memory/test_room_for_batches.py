@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.memory.custody import BeginLoad, BeginUnload, Custody
+from engine.memory.custody import Custody
+from engine.memory.effects import BeginLoad, BeginUnload
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
 from engine.memory.ledger import Ledger

@@ -34,5 +34,5 @@ def names(jobs: object) -> list[str]:
     return [each.id for each in jobs]  # type: ignore[attr-defined]
 
 
-def facts(unit: str = "a", **fields: object) -> UnitFacts:
-    return UnitFacts(unit, unit, ("simulated",), **fields)  # type: ignore[arg-type]
+def facts(unit: str = "a", device_kinds: tuple[str, ...] = ("simulated",), **fields: object) -> UnitFacts:
+    return UnitFacts(unit, unit, device_kinds, **fields)  # type: ignore[arg-type]

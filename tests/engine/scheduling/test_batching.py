@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.requests import ServiceClass
 from engine.scheduling.batching import LOOK_AHEAD, Formed, Room, form
-from tests.engine.scheduling.jobs import BACKGROUND, INTERACTIVE, job, lane, names
+from tests.engine.scheduling.jobs import BACKGROUND, INTERACTIVE, STANDARD, job, lane, names
 
 
 def everyone(job):
@@ -20,11 +20,13 @@ def everyone(job):
     [
         ([10, 10, 10], Room(100), [0, 1, 2]),
         ([10, 10, 10], Room(20), [0, 1]),
-        ([10, 10, 10], Room(100, soft_cost=20), [0, 1]),
+        ([10, 10, 10], Room(100, {STANDARD: 20}), [0, 1]),
         ([10, 10, 10], Room(100, jobs=2), [0, 1]),
-        ([50, 10, 10], Room(100, soft_cost=20), [0]),  # over the soft limit it goes alone
+        ([50, 10, 10], Room(100, {STANDARD: 20}), [0]),  # over the soft limit it goes alone
         ([50, 10, 10], Room(49), []),  # over the room it stays, and nothing goes
         ([10, 50, 10], Room(20), [0, 2]),  # what does not fit is passed over
+        ([94, 50, 6], Room(100), [0]),  # but not to fill a little of it
+        ([93, 50, 7], Room(100), [0, 2]),
         ([10, 10], Room(100, jobs=0), []),
         ([10], Room(10), [0]),
         ([], Room(10), []),
@@ -42,6 +44,16 @@ def test_the_oldest_due_job_goes_even_when_its_class_is_the_least_urgent():
     waiting = lane(*[job(due=2.0, service_class=INTERACTIVE) for _ in range(10)], old)
 
     assert form(waiting, Room(30), 0.0, everyone).jobs[0] == old
+
+
+def test_less_urgent_jobs_ride_along_only_as_far_as_their_own_class_may_go():
+    urgent = [job(f"i{n}", cost=10, due=1.0, service_class=INTERACTIVE) for n in range(3)]
+    behind = [job(f"b{n}", cost=10, due=9.0, service_class=BACKGROUND) for n in range(9)]
+    waiting = lane(*urgent, *behind)
+
+    formed = form(waiting, Room(1000, {INTERACTIVE: 100, BACKGROUND: 45}), 0.0, everyone)
+
+    assert names(formed.jobs) == ["i0", "i1", "i2", "b0"]
 
 
 def test_the_others_go_by_class_before_due_time():
@@ -140,7 +152,8 @@ def test_whatever_waits_a_batch_is_within_every_limit_and_nothing_is_lost(jobs, 
     waiting, now = lane(*jobs), 5.0
     alive = [j for j in jobs if j.id not in dead and j.deadline > now]
 
-    formed = form(waiting, Room(cost, soft, most, kv_tokens), now, lambda j: j.id not in dead)
+    room = Room(cost, dict.fromkeys(ServiceClass, soft), most, kv_tokens)
+    formed = form(waiting, room, now, lambda j: j.id not in dead)
 
     taken = formed.jobs
     assert sorted(names([*taken, *formed.expired, *formed.abandoned, *waiting])) == sorted(names(jobs))

@@ -104,14 +104,15 @@ def test_three_to_one_weights_give_three_to_one_device_seconds(slots):
         assert mine / sum(ran.seconds for ran in window) == pytest.approx(0.75, rel=0.05)
 
 
-def test_interactive_work_waits_for_one_bounded_quantum_of_the_background_at_most():
+@pytest.mark.parametrize("whose", ["b", "i"], ids=["another model's", "its own model's"])
+def test_interactive_work_waits_for_one_bounded_quantum_of_the_background_at_most(whose):
     def run(saturated):
         twin, rng = warm(Sim("i", per_batch=0.01), Sim("b")), random.Random(7)
         twin.submit("i", 1, INTERACTIVE)
         end = twin.now + 30
         jobs = trickle(twin, "i", 30, end, rng, cost=1, service_class=INTERACTIVE)
         if saturated:
-            saturate(twin, "b", 300, end, service_class=BACKGROUND)
+            saturate(twin, whose, 300, end, service_class=BACKGROUND)
         twin.run(end)
         done = [job for job in jobs if twin.outcomes[job]]
         assert len(done) > len(jobs) - 3
@@ -121,9 +122,9 @@ def test_interactive_work_waits_for_one_bounded_quantum_of_the_background_at_mos
     beside, twin = run(True)
 
     quantum = twin.dispatch.rules.targets[INTERACTIVE] / 8
-    assert max(ran.seconds for ran in twin.batches("b")) <= quantum
+    assert max(ran.seconds for ran in twin.batches(whose)) <= quantum
     assert beside <= alone + quantum
-    share = sum(ran.seconds for ran in twin.batches("b")) / 30
+    share = sum(ran.seconds for ran in twin.batches(whose)) / 30
     assert share > 0.5  # and the background takes what is left
 
 

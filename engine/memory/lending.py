@@ -1,0 +1,148 @@
+"""Memory for batches: who is granted a lease, who is denied one, and who is told to ask again. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field, replace
+
+from engine.conversation import Denied, Granted, Lease, Need, Ready, Release, TooLarge
+from engine.memory import eviction
+from engine.memory.departures import Departures
+from engine.memory.effects import Effect
+from engine.memory.holdings import Holdings
+from engine.memory.leasing import Sized, largest, size
+from engine.memory.ledger import Line
+from engine.memory.residency import Resident
+
+
+@dataclass(slots=True)
+class Lending:
+    held: Holdings
+    departures: Departures
+    _starved: dict[tuple[str, str], float] = field(default_factory=dict)  # when to look again
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def wake_at(self) -> float:
+        """When one that was denied for want of bytes may ask again, if none come free before."""
+        return min(self._starved.values(), default=math.inf)
+
+    def lend(self, need: Need, resident: Resident, now: float) -> list[Effect]:
+        """Grant a lease if memory for the batch is free."""
+        free = self.held.ledgers[need.device].free_bytes - self.held.reserved(need.device, need.unit)
+        spoken_for = self._spoken_for(need.device)
+        if resident.yielding:  # its sequences go on to their end, and nobody joins them
+            need, spoken_for = replace(need, kv_min=need.kv_floor, kv_want=need.kv_floor), 0
+        takes = self.held.takes(need.unit, need.device)
+        sized = size(need, takes, free - spoken_for)
+        if sized is None and not self.held.others_active(resident):
+            sized = size(need, takes, free)
+        if sized is None:
+            return self._make_room(need, resident, now)
+        granted = self._grant(need, sized, resident, now)
+        if sized.kv_tokens < need.kv_want:  # sequences wait beside weights that nobody wants
+            return [granted, *self.departures.evict_idle(resident, f"for sequences of {need.unit}", now)]
+        return [granted]
+
+    def _grant(self, need: Need, sized: Sized, resident: Resident, now: float) -> Granted:
+        kv_bytes = sized.kv_tokens * resident.footprint.kv_bytes_per_token
+        number, ledger = next(self._numbers), self.held.ledgers[need.device]
+        lease = Lease(number, need.unit, need.device, need.slot, sized.cost, kv_bytes)
+        held = ledger.hold(Line.WORKSPACE, str(lease.id), sized.workspace_bytes)
+        held = held and ledger.hold(Line.KV, need.unit, kv_bytes)
+        assert held, "size() took more than is free"
+        resident.kv_tokens = sized.kv_tokens
+        resident.leases += 1
+        resident.workspace_bytes += sized.workspace_bytes
+        resident.owed_bytes = 0
+        self.held.note_work(need.device, now)
+        eviction.used(resident, now)
+        resident.used_for[need.urgency] = now
+        return Granted(lease, sized.kv_tokens)
+
+    def end(self, release: Release, resident: Resident, now: float) -> list[Effect]:
+        """A lease is over: its workspace is free, and what the batch took is learned from."""
+        lease, ledger = release.lease, self.held.ledgers[release.lease.device]
+        resident.workspace_bytes -= ledger.held(Line.WORKSPACE, str(lease.id))
+        ledger.hold(Line.WORKSPACE, str(lease.id), 0)
+        resident.kv_tokens = release.kv_tokens
+        ledger.hold(Line.KV, lease.unit, resident.kv_bytes)
+        resident.leases -= 1
+        eviction.used(resident, now, uses=0)
+        self._learn(release)
+        if not release.out_of_memory:
+            return []
+        # Reality disagrees with the ledger: there is less room than it thinks.
+        return self.departures.evict_idle(resident, f"since {lease.unit} ran out of memory", now)
+
+    def _learn(self, release: Release) -> None:
+        unit = release.lease.unit
+        takes = self.held.takes(unit, release.lease.device)
+        if release.out_of_memory:
+            takes.curve.ran_out(release.cost, takes.declared)
+        elif release.peak_bytes and release.cost and not self.held.facts(unit).generative:
+            # A peak of one that generates has its sequences' tokens in it, which the ledger counts apart.
+            takes.curve.observe(release.cost, release.peak_bytes)
+
+    def _make_room(self, need: Need, resident: Resident, now: float) -> list[Effect]:
+        """The batch does not fit now. Wait for others to finish, evict who is idle, or say never."""
+        denied = Denied(need.slot, need.unit, need.device, "busy")
+        takes, ledger = self.held.takes(need.unit, need.device), self.held.ledgers[need.device]
+        least = takes.workspace(max(1, need.min_cost))
+        least += (need.kv_min - need.kv_floor) * takes.kv_bytes_per_token
+        if self.held.others_active(resident):
+            self._starve(resident, least, math.inf)
+            return [denied]
+        others = [r for r in self.held.on(need.device) if r is not resident]
+        free = ledger.free_bytes - self.held.reserved(need.device, need.unit)
+        leaving = eviction.for_batch(least - free, others, self.departures.standing(now))
+        look_again = math.inf
+        if isinstance(leaving, float):
+            look_again, leaving = leaving, []
+        if leaving is None:
+            most = self._most(resident)
+            if least > most:
+                resident.owed_bytes = 0
+                return [TooLarge(need.slot, need.unit, need.device, *largest(takes, most))]
+            leaving = []  # only what is foreign stands in the way, and may go as it came
+        self._starve(resident, least, look_again)
+        reason = f"for a batch of {need.unit}"
+        return [denied, *[e for r in leaving for e in self.departures.evict(r, reason, now)]]
+
+    def _most(self, resident: Resident) -> int:
+        """Bytes that a batch of it could ever have, once all have left that may."""
+        ledger, device = self.held.ledgers[resident.device], resident.device
+        others = [r for r in self.held.on(device) if r.pinned and r is not resident]
+        pinned = sum(r.footprint.weights_bytes for r in others)
+        aside = sum(self.held.set_aside(device, resident.unit).values())
+        own = resident.footprint.weights_bytes + resident.kv_bytes
+        return ledger.budget_bytes - ledger.held(Line.CONTEXT, "") - pinned - aside - own
+
+    def _starve(self, resident: Resident, least: int, look_again: float) -> None:
+        self._starved[resident.key], resident.owed_bytes = look_again, least
+
+    def feed(self, device: str) -> list[Effect]:
+        """Bytes came free on `device`: those that were denied for want of them may ask again."""
+        return self._tell([key for key in self._starved if key[1] == device])
+
+    def look_again(self, now: float) -> list[Effect]:
+        """Those whose neighbours have had their turn may ask again, and they leave."""
+        return self._tell([key for key, when in self._starved.items() if when <= now])
+
+    def forget(self, device: str) -> None:
+        """Nobody waits for bytes of a device that is gone."""
+        self._starved = {key: when for key, when in self._starved.items() if key[1] != device}
+
+    def _tell(self, keys: list[tuple[str, str]]) -> list[Effect]:
+        for key in keys:
+            del self._starved[key]
+        return [Ready(*key) for key in sorted(keys) if self.held.residents[key].lends]
+
+    def _spoken_for(self, device: str) -> int:
+        """Free bytes that a lease must not take: those for claims that room is being made for, beyond
+        what comes free when those have left that leave for them."""
+        claims = [c for c in self.held.claims.values() if c.device == device]
+        coming = [r for r in self.held.on(device) if r.yielding] if claims else []
+        wanted = sum(self.held.footprints[c.unit].weights_bytes for c in claims)
+        return max(0, wanted - sum(r.held_bytes for r in coming))

@@ -1,0 +1,1 @@
+"""Traffic as it is kept: the tables, the stretches of them that have a name, and those as files."""

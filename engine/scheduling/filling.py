@@ -1,0 +1,217 @@
+"""What an idle slot asks for: which lane, and how large a batch of it. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.conversation import Need, Spread
+from engine.requests import ServiceClass
+from engine.scheduling.lanes import Lane
+from engine.scheduling.misfits import Misfits
+from engine.scheduling.order import Order
+from engine.scheduling.policy import Candidate, FairShare
+from engine.scheduling.sequences import Sequences
+from engine.scheduling.sizing import Sizing
+from engine.scheduling.slots import Slots
+from engine.scheduling.window import Window
+from engine.units import UnitFacts
+
+LOOK = 8
+"""So many lanes of a class are looked at, those that have had least of their share: as each batch moves
+its lane back, the others come up within that many batches."""
+
+LOADS_WORTH = 2.0
+"""A backlog is spread when it would last as long as so many loads."""
+
+
+@dataclass(slots=True)
+class Filling:
+    facts: Callable[[str], UnitFacts]
+    slots: Slots
+    sizing: Sizing
+    share: FairShare
+    window: Window
+    lanes: Mapping[str, Lane]
+    sequences: Mapping[str, Sequences]
+    misfits: Misfits
+    order: Order = field(default_factory=Order)
+    warm: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Devices on which leases for a unit can be had."""
+    load_seconds: dict[str, float] = field(default_factory=dict)
+    wake_at: float = math.inf
+    """When a slot that waits for company should go without."""
+    _spread: set[tuple[str, str]] = field(default_factory=set)
+
+    def fill(self, now: float) -> list[Need | Spread]:
+        """Ask for a lease for every idle slot that has something to do."""
+        asked: list[Need | Spread] = []
+        self.wake_at = math.inf
+        nothing: set[str] = set()
+        for slot in tuple(self.slots.idle):
+            device = self.slots.devices[slot]
+            if device in nothing:
+                continue
+            candidates = self.candidates(device, now)
+            if not candidates:
+                asked += self._spread_to(device)
+                nothing.add(device)
+            elif all(c.held_until > now for c in candidates):
+                for candidate in candidates:
+                    self.window.waits(candidate.unit)
+                self.wake_at = min(self.wake_at, *(c.held_until for c in candidates))
+                nothing.add(device)
+            elif chosen := self.share.choose(candidates, now):
+                self.window.over(chosen.unit)
+                need = self._need(chosen.unit, device, slot)
+                self.slots.ask(need)
+                asked.append(need)
+        return asked
+
+    def candidates(self, device: str, now: float) -> list[Candidate]:
+        """Lanes that could run there now, of each class those that have had least."""
+        found: list[Candidate] = []
+        for service_class in ServiceClass:
+            looked, free = 0, False
+            for unit in self.order.walk(device, service_class):
+                if candidate := self.candidate(unit, device, now):
+                    found.append(candidate)
+                    looked, free = looked + 1, free or candidate.held_until <= now
+                    if looked >= LOOK and free:
+                        break
+        return found
+
+    def candidate(self, unit: str, device: str, now: float) -> Candidate | None:
+        """The lane as the policy sees it; None when it has nothing for this device."""
+        facts, lane, slots = self.facts(unit), self.lanes.get(unit), self.slots
+        if slots.taken(unit) >= facts.max_slots:
+            return None
+        waiting = (lane.cost if lane else 0) - slots.asked_cost(unit)
+        sequences = self.sequences.get(unit)
+        going = sequences is not None and len(sequences) > 0
+        if sequences is not None and going:
+            if sequences.device != device:
+                return None
+        elif waiting <= 0:
+            return None
+        head = lane.head() if lane else None
+        if head is not None and not going and self.misfits.left_to_another(head, device, self.warm[unit]):
+            return None
+        urgency = self._urgency(unit)
+        usual = min(max(1, waiting), self.sizing.usual_cost(facts))
+        batch = max(1, self.sizing.soft_cost(facts, device, urgency, usual, now))
+        held_until = -math.inf
+        if lane is not None and not facts.generative:
+            places = min(facts.max_slots, sum(slots.counts[d] for d in self.warm[unit]))
+            held_until = self.window.until(facts, lane, device, places, now)
+        return Candidate(
+            unit,
+            service_class=urgency,
+            due=head.due if head else math.inf,
+            seconds=self.sizing.predicted(unit, device, batch),
+            held_until=held_until,
+        )
+
+    def drain_seconds(self, unit: str) -> float:
+        """How long what waits for `unit` would last at the learned speed, as far as it is known, over the
+        slots that may take it."""
+        lane = self.lanes.get(unit)
+        if not lane:
+            return 0.0
+        facts = self.facts(unit)
+        batch = min(lane.cost, self.sizing.usual_cost(facts)) or 1
+        devices = self.warm.get(unit) or self.slots.usable(facts.device_kinds)
+        known = {d: s for d in devices if (s := self.sizing.predicted(unit, d, batch))}
+        if not known:
+            return 0.0
+        slowest = max(known.values())
+        slots = sum(self.slots.counts[device] for device in devices)
+        # A device that it never ran on is taken to be as slow as the slowest.
+        speed = sum(self.slots.counts[device] / known.get(device, slowest) for device in devices)
+        return lane.cost / batch / (speed * min(1.0, facts.max_slots / slots))
+
+    def came(self, unit: str, device: str, load_seconds: float) -> None:
+        """Leases for the unit can be had there."""
+        if device in self.slots.lost:
+            return
+        self.warm[unit] = tuple(sorted({*self.warm.get(unit, ()), device}))
+        self._spread.discard((unit, device))
+        if load_seconds:
+            self.load_seconds[unit] = load_seconds
+
+    def left(self, unit: str, device: str) -> None:
+        """They can not, for now."""
+        there = tuple(d for d in self.warm.get(unit, ()) if d != device)
+        if there:
+            self.warm[unit] = there
+        else:
+            self.warm.pop(unit, None)
+        self._spread.discard((unit, device))
+
+    def spread(self, unit: str, device: str) -> list[Need | Spread]:
+        """`device` could serve this unit's backlog: said once, until it came there or has no more work."""
+        if (unit, device) in self._spread:
+            return []
+        self._spread.add((unit, device))
+        return [Spread(unit, device)]
+
+    def relax(self, unit: str) -> None:
+        """The unit's backlog is gone."""
+        if self._spread:
+            self._spread = {key for key in self._spread if key[0] != unit}
+
+    def _spread_to(self, device: str) -> list[Need | Spread]:
+        """Backlogs of its neighbours that are worth a load."""
+        kind, spread = self.slots.kinds[device], []
+        for other in self.slots.counts:
+            if other == device or self.slots.kinds[other] != kind:
+                continue
+            for service_class in ServiceClass:
+                for unit in itertools.islice(self.order.walk(other, service_class), LOOK):
+                    if device not in self.warm[unit] and self._pays_a_load(unit, service_class):
+                        spread += self.spread(unit, device)
+        return spread
+
+    def _pays_a_load(self, unit: str, service_class: ServiceClass) -> bool:
+        facts = self.facts(unit)
+        if facts.generative or self.slots.taken(unit) >= facts.max_slots:
+            return False
+        target = self.sizing.target(facts, service_class)
+        least = max(LOADS_WORTH * self.load_seconds.get(unit, 0.0), target / 2)
+        return self.drain_seconds(unit) > least
+
+    def _urgency(self, unit: str) -> ServiceClass:
+        """Of a unit that has work."""
+        lane, sequences = self.lanes.get(unit), self.sequences.get(unit)
+        queues = [lane.urgency() if lane else None, sequences.urgency if sequences else None]
+        return min(u for u in queues if u is not None)
+
+    def _need(self, unit: str, device: str, slot: str) -> Need:
+        facts, lane = self.facts(unit), self.lanes.get(unit) or Lane(unit)
+        head = lane.head()
+        limit = self.sizing.usual_cost(facts)
+        sharing = self.slots.idle_on(device)
+        want = min(limit, max(math.ceil(lane.cost / sharing), limit // 8))
+        first = head.cost if head else 0
+        sequences = self.sequences.get(unit)
+        if sequences is None:
+            return Need(
+                unit, device, slot, min_cost=first, want_cost=max(want, first), urgency=self._urgency(unit)
+            )
+        floor = sequences.kv_tokens
+        joining = facts.max_running > len(sequences) and head is not None
+        waiting = sum(itertools.islice((j.kv_tokens for j in lane), facts.max_running))
+        least = floor if len(sequences) or head is None else floor + head.kv_tokens
+        return Need(
+            unit,
+            device,
+            slot,
+            min_cost=0 if len(sequences) else first,
+            want_cost=max(want, first),
+            kv_floor=floor,
+            kv_min=least,
+            kv_want=max(least, floor + waiting) if joining else floor,
+            urgency=self._urgency(unit),
+        )

@@ -1,0 +1,152 @@
+"""How much more a server can carry, and what breaks first. Runs the twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from engine.requests import ServiceClass
+from replay import knee as knees
+from replay.atonce import at_once
+from replay.groups import Group, groups
+from replay.knee import Knee
+from replay.most import Most, busiest, most_by
+from replay.peaks import DECISIVE, peaks
+from replay.ramp import Dwell
+from replay.scaling import Method
+from replay.sweeps import Judged, first_rate, sweep
+from replay.twin.results import Results
+from replay.twin.server import Server
+from replay.twin.traffic import Traffic
+from replay.twin.twin import simulate
+
+SWEEPS = 3
+"""A knee is the median of so many: one sweep alone may be off by half."""
+
+ENOUGH = 2.0
+"""The redundancy that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKnee:
+    """One model and class in the sweep of all."""
+
+    unit: str
+    service_class: ServiceClass
+    share: float
+    """Of all requests."""
+    knee: Knee
+    """At the rate of all models together."""
+
+    @property
+    def rate(self) -> float | None:
+        """Its own requests a second at its knee."""
+        return None if self.knee.knee_slo is None else self.knee.knee_slo * self.share
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one model took while the traffic was as it was."""
+
+    unit: str
+    rate: float
+    """Answered, per second."""
+    busy: float
+    """Share of all slots' time."""
+    peak_bytes: int
+    """Weights, batches and sequences, on the device where they were most."""
+    loads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    peaks: dict[float, float]
+    """Requests a second, by window; of those that are no longer than the traffic."""
+    rate: float
+    knee: Knee
+    """Of the instance: the lowest rate of all at which any group fails."""
+    fails_first: Group | None
+    """At the first step above the knee."""
+    models: tuple[ModelKnee, ...]
+    most: tuple[Most, ...]
+    """By method, the least first."""
+    base: tuple[Group, ...]
+    """The traffic as it was."""
+    uses: tuple[Use, ...]
+    results: Results
+    """Of that."""
+    seed: int
+
+    @property
+    def carrying_limit(self) -> float | None:
+        """Requests a second that may be relied on."""
+        return self.knee.knee_slo
+
+    @property
+    def knee_ratios(self) -> dict[float, float]:
+        """Knee over peak, by the peak's window."""
+        limit = self.knee.knee_slo
+        return {} if limit is None else {window: limit / peak for window, peak in self.peaks.items()}
+
+    @property
+    def redundancy(self) -> float:
+        """The smaller of knee over the peak of a minute, and k*."""
+        ratio = self.knee_ratios.get(DECISIVE, float("inf"))
+        return min(ratio, self.most[0].k)
+
+    @property
+    def enough(self) -> bool:
+        return self.redundancy >= ENOUGH
+
+
+def measure(
+    server: Server, traffic: Traffic, seed: int = 0, dwell: Dwell | None = None, workers: int = 1
+) -> Capacity:
+    """All of it, in so many processes. `traffic` should be the busiest hour or day of a recording."""
+    results = simulate(server, traffic, seed)
+    base = groups(results, server)
+    first, period = first_rate(server, traffic, results), busiest(traffic)
+    with at_once(workers) as each:
+        swept = each(sweep, [(server, traffic, first, seed + n, dwell) for n in range(SWEEPS)])
+        tried = each(most_by, [(server, period, method, seed) for method in Method])
+        sweeps, found = list(swept), sorted(tried, key=lambda one: one.k)
+    instance = knees.find(sweeps, 1.0, seed)
+    return Capacity(
+        peaks={w: p for w, p in peaks(traffic.trace.arrived).items() if w <= max(traffic.trace.span, 1.0)},
+        rate=traffic.trace.rate,
+        knee=instance,
+        fails_first=_fails_first(sweeps),
+        models=tuple(_models(sweeps, server, seed)),
+        most=tuple(found),
+        base=tuple(base),
+        uses=tuple(_uses(results, server)),
+        results=results,
+        seed=seed,
+    )
+
+
+def _fails_first(sweeps: Sequence[Sequence[Judged]]) -> Group | None:
+    """Who failed at the lowest rate of all sweeps."""
+    failed = [each for sweep in sweeps for each in sweep if each.worst is not None]
+    return min(failed, key=lambda each: each.offered).worst if failed else None
+
+
+def _models(sweeps: Sequence[Sequence[Judged]], server: Server, seed: int) -> Iterator[ModelKnee]:
+    keys = dict.fromkeys(key for sweep in sweeps for each in sweep for key in each.parts)
+    count = sum(len(each) for sweep in sweeps for each in sweep)
+    for key in keys:
+        unit, service_class = key
+        own = [[each.parts[key] for each in sweep if key in each.parts] for sweep in sweeps]
+        had = sum(len(part) for parts in own for part in parts)
+        target = server.target(unit, service_class)
+        yield ModelKnee(unit, service_class, had / count, knees.find([o for o in own if o], target, seed))
+
+
+def _uses(results: Results, server: Server) -> Iterator[Use]:
+    slots = sum(card.slots for card in server.cards)
+    span = max(results.span, 1e-9)
+    for unit in results.units:
+        answered = int((results.of(unit) & results.answered).sum())
+        busy = sum(seconds for (name, _), seconds in results.busy.items() if name == unit)
+        held = [size for (name, _), size in results.peaks.units.items() if name == unit]
+        yield Use(unit, answered / span, busy / span / slots, max(held, default=0), results.swaps(unit))

@@ -1,0 +1,113 @@
+"""Two runs of the twin side by side: what changes for each model, and what a pin costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from replay.groups import Group, first_to_fail, groups
+from replay.twin.results import Results
+from replay.twin.server import Server
+from replay.twin.traffic import Traffic
+from replay.twin.twin import simulate
+
+HURT = 1.1
+"""A model is hurt when its p99 is so many times what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One model and class before and after; either may be missing."""
+
+    before: Group | None
+    after: Group | None
+    loads_before: int
+    loads_after: int
+
+    @property
+    def name(self) -> str:
+        group = self.after or self.before
+        assert group is not None
+        return group.name
+
+
+@dataclass(frozen=True, slots=True)
+class PinPrice:
+    """What a pin gives its own model and takes from the others, against the same server without it."""
+
+    unit: str
+    own_cold: tuple[float, float]
+    """Share of its requests that found it absent: without the pin, and with it."""
+    others_cold: tuple[float, float]
+    late: tuple[int, int]
+    """Requests of all models that missed their target, without and with."""
+    hurt: tuple[str, ...]
+    """Whose p99 rises by a tenth or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    differences: tuple[Difference, ...]
+    fails: Group | None
+    """What fails first as the traffic is; None where nothing does."""
+    prices: tuple[PinPrice, ...]
+    extrapolated: dict[str, int]
+    beyond: bool
+    """Whether these are so many that a p99 may be made of them."""
+    notes: tuple[str, ...]
+
+
+def compare(
+    before: tuple[Server, Traffic], after: tuple[Server, Traffic], seed: int = 0
+) -> tuple[Comparison, Results]:
+    was, now = simulate(*before, seed), simulate(*after, seed)
+    old = {(g.unit, g.service_class): g for g in groups(was, before[0])}
+    new = {(g.unit, g.service_class): g for g in groups(now, after[0])}
+    differences = [
+        Difference(old.get(key), new.get(key), was.swaps(key[0]), now.swaps(key[0]))
+        for key in dict.fromkeys([*new, *old])
+    ]
+    found = Comparison(
+        differences=tuple(differences),
+        fails=first_to_fail(list(new.values())),
+        prices=tuple(pin_prices(*after, now, seed)),
+        extrapolated=now.extrapolated,
+        beyond=now.beyond,
+        notes=now.notes,
+    )
+    return found, now
+
+
+def pin_prices(server: Server, traffic: Traffic, pinned: Results, seed: int) -> Iterator[PinPrice]:
+    """Of each pin, the others staying as they are."""
+    for unit in server.pins:
+        others = tuple(pin for pin in server.pins if pin != unit)
+        without = replace(server, pins=others, resident=(*server.resident, unit))
+        free = simulate(without, traffic, seed)
+        yield PinPrice(
+            unit=unit,
+            own_cold=(_cold(free, unit, True), _cold(pinned, unit, True)),
+            others_cold=(_cold(free, unit, False), _cold(pinned, unit, False)),
+            late=(late(free, server), late(pinned, server)),
+            hurt=tuple(_hurt(groups(free, server), groups(pinned, server), unit)),
+        )
+
+
+def late(results: Results, server: Server) -> int:
+    """Requests that were not answered within their target."""
+    return sum(round((1 - g.within) * g.requests) for g in groups(results, server))
+
+
+def _cold(results: Results, unit: str, own: bool) -> float:
+    rows = results.of(unit) if own else ~results.of(unit)
+    return float(np.mean(results.cold[rows])) if rows.any() else 0.0
+
+
+def _hurt(free: list[Group], pinned: list[Group], unit: str) -> Iterator[str]:
+    before = {(g.unit, g.service_class): g for g in free}
+    for group in pinned:
+        was = before.get((group.unit, group.service_class))
+        if was is not None and group.judged and group.unit != unit and group.p99 > HURT * was.p99:
+            yield group.name

@@ -1,0 +1,1 @@
+"""What a replay showed, beside what was recorded: figures, charts, one page."""

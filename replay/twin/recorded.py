@@ -1,0 +1,194 @@
+"""A server as a recording measured it: run times, loads, peaks, and how it was when the recording began."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from engine.catalog import Catalog, ModelSpec
+from engine.config import Settings
+from engine.memory.footprint import Footprint
+from engine.units import Units, base, on_devices, units_of
+from replay.recording import Recording
+from replay.service import ServiceCurve
+from replay.trace import BadTrace, Floats
+from replay.twin import described
+from replay.twin.server import Card, Server, Unit
+from replay.twin.timing import Loads, Seen, Timing
+
+MOST_PREPARED = 2000
+"""Readings of preparation that are kept of a unit: enough for a tail."""
+
+DISK = 1e9
+"""Bytes a second that a load is taken to come at when none was ever seen."""
+
+THERE = ("ready", "leaving")
+
+
+Footprints = Callable[[ModelSpec], Footprint | None]
+"""What the files of an entry's weights say, where they are here."""
+
+
+def measured(recording: Recording, footprints: Footprints = lambda spec: None) -> Server:
+    """The server that was recorded. Units that never ran while it was are not in it.
+
+    Raises BadTrace for a recording that does not say how its server was, or in which nothing ran.
+    """
+    snapshot = recording.snapshot
+    if not snapshot.get("devices"):
+        raise BadTrace(
+            f"{recording.name} does not say what server it is of, so nothing can be planned by it."
+        )
+    settings, models = _read(recording)
+    cards = [
+        Card(d["name"], d["kind"], d["slots"], d["total_bytes"], d["context_bytes"], d["host_tier"])
+        for d in snapshot["devices"]
+    ]
+    catalog = on_devices(Catalog({spec.id: spec for spec in models}, {}), {card.kind for card in cards})
+    known = Units(catalog, settings.max_batch_cost)
+    measuring = Measuring(recording, footprints)
+    found = {
+        name: unit
+        for spec in catalog
+        for name, profile in units_of(spec).items()
+        if (unit := measuring.unit(spec, profile, known)) is not None
+    }
+    if not found:
+        raise BadTrace(f"No model ran while {recording.name} was recorded, so nothing can be planned by it.")
+    made = described.server(settings, cards, found, int(snapshot.get("host_memory", 0)))
+    return replace(
+        made,
+        pins=tuple(u for pin in snapshot["pins"] if (u := pin["unit"]) in found),
+        resident=tuple(
+            dict.fromkeys(
+                r["unit"] for r in snapshot["residents"] if r["state"] in THERE and r["unit"] in found
+            )
+        ),
+        curves={(c["unit"], c["device"]): c["points"] for c in snapshot["curves"] if c["unit"] in found},
+        workspaces={
+            (w["unit"], w["device"]): w["seen"] for w in snapshot["workspaces"] if w["unit"] in found
+        },
+        origin=f"{recording.name}: {len(recording.batches['at'])} batches, {len(recording.changes)} changes "
+        "of residency",
+        assumed=tuple(dict.fromkeys(measuring.assumed)),
+    )
+
+
+def _read(recording: Recording) -> tuple[Settings, list[ModelSpec]]:
+    snapshot = recording.snapshot
+    known = {name: value for name, value in snapshot["settings"].items() if name in Settings.model_fields}
+    try:
+        models = [ModelSpec.model_validate(entry) for entry in snapshot["models"]]
+        return Settings.model_validate(known), models
+    except ValidationError as error:
+        said = error.errors()[0]
+        where = ".".join(map(str, said["loc"]))
+        text = f"{recording.name} has a snapshot that this version cannot read: {where}: {said['msg']}"
+        raise BadTrace(text) from None
+
+
+@dataclass(slots=True)
+class Measuring:
+    """Units as they were seen, one after the other, and what had to be assumed for them."""
+
+    recording: Recording
+    footprints: Footprints
+    assumed: list[str] = field(default_factory=list)
+    _batches: NDArray[Any] = field(init=False)
+    _requests: NDArray[Any] = field(init=False)
+    """The unit of each row."""
+    _changes: Mapping[str, list[Mapping[str, Any]]] = field(init=False)
+    _bandwidth: float = field(init=False)
+    """Bytes a second, of all loads that were seen."""
+
+    def __post_init__(self) -> None:
+        recording = self.recording
+        self._batches = np.array([base(unit) for unit in recording.batches["unit"]], dtype=np.object_)
+        self._requests = np.array([base(unit) for unit in recording.requests["unit"]], dtype=np.object_)
+        self._changes = _by_unit(recording.changes)
+        loads = [c for c in recording.changes if c["event"] == "loaded" and c.get("weights_bytes")]
+        rates = [c["weights_bytes"] / c["seconds"] for c in loads if c.get("seconds")]
+        self._bandwidth = float(np.median(rates)) if rates else DISK
+
+    def unit(self, spec: ModelSpec, profile: str | None, known: Units) -> Unit | None:
+        """None for one that never ran, or of which no size is known."""
+        name = spec.unit(profile)
+        timings = self._timings(name, known.facts(name).generative)
+        footprint = self._footprint(name, spec.profiled(profile)) if timings else None
+        if footprint is None:
+            return None
+        asked = self._requests == name
+        prepared = self.recording.requests["prepare_seconds"][asked]
+        return described.unit_of(
+            spec,
+            profile,
+            known,
+            footprint=footprint,
+            timings=timings,
+            loads=self._loads(name, footprint),
+            prepare=tuple(prepared[:MOST_PREPARED].tolist()) or (0.0,),
+        )
+
+    def _footprint(self, unit: str, spec: ModelSpec) -> Footprint | None:
+        """What was told when it was loaded, what its files say, or at least its weights."""
+        if (told := self.recording.snapshot["footprints"].get(unit)) is not None:
+            return Footprint(**told)
+        if (found := self.footprints(spec)) is not None:
+            return found
+        weights = [c["weights_bytes"] for c in self._changes.get(unit, ()) if c.get("weights_bytes")]
+        if not weights:
+            return None
+        self.assumed.append(f"{unit}: a batch is taken to need no memory beside the weights")
+        return Footprint(weights[-1])
+
+    def _timings(self, unit: str, generative: bool) -> dict[str, Timing]:
+        batches, timings = self.recording.batches, dict[str, Timing]()
+        mine = self._batches == unit
+        for device in dict.fromkeys(batches["device"][mine].tolist()):
+            rows = np.flatnonzero(mine & (batches["device"] == device))
+            curve = ServiceCurve.fit(np.maximum(batches["cost"][rows], 1), batches["seconds"][rows])
+            timings[device] = Seen(curve, *(self._pace(unit, rows) if generative else ()))
+            timings.setdefault(device.partition(":")[0], timings[device])
+        return timings
+
+    def _pace(self, unit: str, rows: NDArray[np.intp]) -> tuple[float, int]:
+        """Seconds in which every running sequence gains one token, as far as can be told; and the most
+        that one gained in a quantum."""
+        columns = ("seconds", "running", "tokens")
+        seconds, running, tokens = (self.recording.batches[name][rows] for name in columns)
+        wrote = (tokens > 0) & (running > 0)
+        if wrote.any():
+            each = tokens[wrote] / running[wrote]
+            return float(np.median(seconds[wrote] / each)), max(1, int(np.ceil(each.max())))
+        requests, asked = self.recording.requests, self._requests == unit
+        wrote = asked & (requests["output_tokens"] > 0)
+        self.assumed.append(f"{unit}: the time of a token is that of whole answers")
+        paces: Floats = requests["run_seconds"][wrote] / requests["output_tokens"][wrote]
+        return (float(np.median(paces)) if wrote.any() else 0.0), 1 << 62
+
+    def _loads(self, unit: str, footprint: Footprint) -> Loads:
+        """Those that were seen; or the last before the recording; or by size, at the speed of others."""
+        loaded = [c for c in self._changes.get(unit, ()) if c["event"] == "loaded"]
+        disk = [c["seconds"] for c in loaded if not c.get("from_host")]
+        host = [c["seconds"] for c in loaded if c.get("from_host")]
+        before = [r for r in self.recording.snapshot["residents"] if r["unit"] == unit]
+        disk = disk or [r["load_seconds"] for r in before if r["load_seconds"]]
+        host = host or [r["restore_seconds"] for r in before if r["restore_seconds"]]
+        if disk:
+            return Loads(tuple(disk), tuple(host))
+        speed = f"{self._bandwidth / 1e9:.2f} GB/s"
+        self.assumed.append(f"{unit}: nobody saw it load from disk; {speed} is taken, as others had")
+        return Loads((footprint.weights_bytes / self._bandwidth,), tuple(host), seen=False)
+
+
+def _by_unit(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[base(row["unit"])].append(row)
+    return found

@@ -1,0 +1,264 @@
+"""What an operator sees and does, in a real browser, against the real server and real models."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.asking import MINILM, NER, RERANKER, encode, extract, score
+from tests.acceptance.serving import PATIENCE, Server, serving
+from tests.browser.conftest import PHONE, Tabs
+from tests.weights import weights
+
+expect.set_options(timeout=30_000)
+LONG = "the quick brown fox jumps over the lazy dog " * 12
+PAGES = (
+    "/",
+    "/console/queues",
+    "/console/devices?bytes=1GiB",
+    "/console/requests",
+    "/console/playground",
+    "/console/audit",
+    "/console/settings",
+    "/console/people",
+    f"/console/models/{MINILM}",
+    f"/console/act?model={MINILM}",
+)
+
+
+def row(page: Page, model: str):
+    return page.locator(f'tr[data-model="{model}"]')
+
+
+def call(server: Server, path: str, body: dict) -> int:
+    return httpx.post(
+        server.url + path, json=body, headers={"Accept": "application/json"}, timeout=PATIENCE
+    ).status_code
+
+
+@contextmanager
+def traffic(server: Server, clients: int = 3, items: int = 8) -> Iterator[None]:
+    """Requests for MiniLM, one after the other from each of several clients, until the block ends."""
+    path, body = encode(*[LONG] * items)
+    enough = threading.Event()
+
+    def ask() -> None:
+        while not enough.is_set():
+            call(server, path, body)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_queue_is_seen_to_grow_while_its_model_loads_and_to_drain(server: Server, tabs: Tabs):
+    server.http.post(f"/v1/models/{MINILM}/unload")
+    page = tabs.open(server.url)
+    mine = row(page, MINILM)
+    expect(mine).to_have_attribute("data-state", "available")
+    path, body = encode(*[LONG] * 40)
+
+    callers = [threading.Thread(target=call, args=(server, path, body)) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+
+    waiting = mine.locator("td[id$='-q']")
+    expect(waiting).to_have_text(re.compile(r"^\d"))
+    expect(page.locator("#s-waiting")).to_have_text(re.compile(r"[1-9]"))
+    expect(mine).to_have_attribute("data-state", "loaded")
+    expect(waiting).to_have_text("–", timeout=PATIENCE * 1000)
+    for caller in callers:
+        caller.join()
+    expect(mine.locator("td[id$='-cold']")).not_to_have_text("–")
+
+
+def test_a_pinned_model_stays_under_pressure_and_another_leaves(tmp_path, tabs: Tabs):
+    for model in (MINILM, NER, RERANKER):
+        weights(model)
+    with serving(tmp_path, memory="300MiB", headroom=0) as server:
+        assert call(server, *encode("hello")) == 200
+        assert call(server, *extract("Ada Lovelace")) == 200
+        page = tabs.open(server.url)
+        expect(row(page, NER)).to_have_attribute("data-state", "loaded")
+        row(page, MINILM).get_by_role("button", name="Pin", exact=False).first.click()
+        confirm = page.locator("#dialog button.hurts")
+        expect(confirm.or_(page.locator(".toast"))).to_be_visible()
+        if confirm.is_visible():
+            confirm.click()
+        expect(row(page, MINILM)).to_have_attribute("data-pinned", "1")
+        expect(row(page, MINILM)).to_contain_text("pinned by operator")
+
+        assert call(server, *score("who?", "a passage")) == 200
+
+        expect(row(page, RERANKER)).to_have_attribute("data-state", "loaded")
+        expect(row(page, NER)).to_have_attribute("data-state", "available")
+        expect(row(page, MINILM)).to_have_attribute("data-state", "loaded")
+        row(page, MINILM).get_by_role("button", name="Unpin").click()
+        expect(row(page, MINILM)).to_have_attribute("data-pinned", "0")
+
+
+def test_an_unload_with_work_says_its_cost_and_the_model_comes_back(server: Server, tabs: Tabs):
+    with traffic(server):
+        page = tabs.open(server.url)
+        expect(row(page, MINILM)).to_have_attribute("data-state", "loaded")
+        loads = server.changes(MINILM, "loaded")
+
+        row(page, MINILM).get_by_role("link", name="All actions").click()
+        dialog = page.locator("#dialog")
+        expect(dialog).to_contain_text("Frees")
+        expect(dialog).to_contain_text("The next request waits for it to come back")
+        dialog.locator("#reason").fill("to see it come back")
+        dialog.get_by_role("button", name="Unload").click()
+
+        expect(dialog).to_be_hidden()
+        server.until(lambda: server.changes(MINILM, "loaded") > loads)
+        expect(row(page, MINILM)).to_have_attribute("data-state", "loaded")
+    page.goto(f"{server.url}/console/audit")
+    expect(page.locator("tbody tr").first).to_contain_text("to see it come back")
+
+
+def test_two_browsers_see_what_the_other_does(server: Server, tabs: Tabs):
+    one, other = tabs.open(server.url), tabs.open(server.url)
+    audit = tabs.open(f"{server.url}/console/audit")
+
+    row(one, NER).get_by_role("button", name="Pin", exact=False).first.click()
+    expect(one.locator(".toast")).to_contain_text("is pinned")
+    expect(row(other, NER)).to_have_attribute("data-pinned", "1")
+    expect(audit.locator("tbody tr").first).to_contain_text("pin")
+
+    row(other, NER).get_by_role("button", name="Unpin").click()
+    expect(row(one, NER)).to_have_attribute("data-pinned", "0")
+    one.locator("[data-undo]").click()
+    expect(one.locator("#dialog")).to_contain_text("unpin by operator")
+
+
+def test_everything_can_be_done_by_keys(server: Server, tabs: Tabs):
+    page = tabs.open(server.url)
+    page.keyboard.press("/")
+    page.keyboard.type("core_web")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("p")  # goes into the field
+    expect(page.locator("#filter")).to_have_value("core_webp")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Escape")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("j")
+    expect(row(page, NER)).to_be_focused()
+    page.keyboard.press("p")
+    expect(row(page, NER)).to_have_attribute("data-pinned", "1")
+    page.keyboard.press("u")
+    expect(row(page, NER)).to_have_attribute("data-pinned", "0")
+    page.keyboard.press("a")
+    expect(page.locator("#dialog")).to_be_visible()
+    expect(page.locator("#reason")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#dialog")).to_be_hidden()
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    row(page, NER).focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/console/models/spacy/en_core_web_sm"))
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+
+
+def test_no_page_is_wider_than_a_phone_and_none_does_what_its_policy_forbids(server: Server, tabs: Tabs):
+    call(server, *encode("hello"))
+    for options in ({"viewport": PHONE}, {"color_scheme": "dark"}, {"java_script_enabled": False}):
+        page = tabs.open(server.url, **options)
+        for path in PAGES:
+            page.goto(server.url + path)
+            page.wait_for_timeout(300)
+            if "viewport" in options:
+                assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"], path
+            if "java_script_enabled" not in options:
+                assert page.evaluate("window.violations") == [], path
+
+
+def test_it_is_dark_where_the_system_is(server: Server, tabs: Tabs):
+    def brightness(scheme: str) -> int:
+        page = tabs.open(server.url, color_scheme=scheme)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+    assert brightness("dark") < 150 < 600 < brightness("light")
+
+
+def test_without_a_script_a_model_is_pinned_and_unpinned_all_the_same(server: Server, tabs: Tabs):
+    page = tabs.open(server.url, java_script_enabled=False)
+    row(page, NER).get_by_role("button", name="Pin", exact=False).first.click()
+    expect(page).to_have_url(re.compile("/console/models/"))
+    expect(page.locator("[data-row]")).to_have_attribute("data-pinned", "1")
+    page.get_by_role("button", name="Unpin").click()
+    expect(page.locator("[data-row]")).to_have_attribute("data-pinned", "0")
+
+
+def on_port(port: str) -> tuple[str, ...]:
+    """`serai`, on this port instead of any free one."""
+    code = "import sys; from web.__main__ import main; sys.argv[sys.argv.index('--port') + 1] = "
+    return (sys.executable, "-c", f"{code}{port!r}; main()")
+
+
+def test_a_tab_says_that_it_is_stale_and_goes_on_after_a_restart(tmp_path, tabs: Tabs):
+    weights(MINILM)
+    with serving(tmp_path) as server:
+        port = server.url.rpartition(":")[2]
+        page = tabs.open(server.url)
+        expect(page.locator("#age")).to_have_attribute("data-age", "fresh")
+    expect(page.locator("#age")).to_have_attribute("data-age", "stale")
+    expect(page.locator("#age")).to_have_attribute("data-age", "dead")
+
+    with serving(tmp_path, on_port(port)) as server:
+        assert call(server, *encode("hello")) == 200
+        expect(page.locator("#age")).to_have_attribute("data-age", "fresh")
+        expect(row(page, MINILM)).to_have_attribute("data-state", "loaded")
+        page.goto("about:blank")
+
+
+def log_in(page: Page, url: str, name: str, password: str) -> None:
+    page.goto(url)
+    page.fill("#name", name)
+    page.fill("#password", password)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_a_viewer_sees_everything_and_can_do_nothing(tmp_path, tabs: Tabs):
+    with serving(tmp_path) as server:
+        admin = tabs.open(f"{server.url}/console/people")
+        form = admin.locator("form.add").first
+        for name, role in (("root", "admin"), ("vic", "viewer")):
+            form.locator("[name=name]").fill(name)
+            form.locator("[name=role]").select_option(role)
+            form.locator("[name=password]").fill("correct horse battery")
+            form.get_by_role("button", name="Add").click()
+            if name == "root":
+                log_in(admin, f"{server.url}/console/people", "root", "correct horse battery")
+            expect(admin.locator("tbody").first).to_contain_text(name)
+            form = admin.locator("form.add").first
+
+        viewer = tabs.open(f"{server.url}/login")
+        log_in(viewer, f"{server.url}/login", "vic", "correct horse battery")
+        expect(row(viewer, MINILM)).to_be_visible()
+        expect(viewer.locator("#age")).to_have_attribute("data-age", "fresh")
+        assert viewer.get_by_role("button", name="Pin").count() == 0
+        assert viewer.get_by_role("link", name="Playground").count() == 0
+        status = viewer.evaluate(
+            """async (model) => (await fetch("/console/do", {method: "POST",
+            body: new URLSearchParams({model, action: "pin"})})).status""",
+            MINILM,
+        )
+        assert status == 403
+        assert server.process.poll() is None

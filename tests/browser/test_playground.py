@@ -1,0 +1,88 @@
+"""Models called from the browser, by the routes that every client uses."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.asking import MINILM, NER, PHOTOS, RERANKER, WRITER
+from tests.acceptance.serving import PATIENCE, Server
+from tests.browser.conftest import Tabs
+from tests.photos import photo
+
+LONG = PATIENCE * 1000
+
+
+def chosen(tabs: Tabs, server: Server, model: str) -> Page:
+    page = tabs.open(f"{server.url}/console/playground?model={model}")
+    expect(page.locator("#play-model")).to_have_value(model)
+    return page
+
+
+def test_vectors_are_shown_with_their_shape_and_how_alike_they_are(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, MINILM)
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.locator("#play-answer .shape").first).to_contain_text("384 × float32", timeout=LONG)
+    expect(page.locator("#play-answer table")).to_contain_text("1.000")
+    expect(page.locator("#play-timing")).to_contain_text("on cpu")
+
+
+def test_passages_are_ranked(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, RERANKER)
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.locator(".ranked li").first).to_contain_text(re.compile("Refunds|To return"), timeout=LONG)
+
+
+def test_entities_are_marked_where_they_stand_and_markup_stays_text(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, NER)
+    page.fill("#play-text", "😀 <b>Ada Lovelace</b> lived in London.")
+    page.keyboard.press("Control+Enter")
+
+    expect(page.locator("mark", has_text="London")).to_contain_text("GPE", timeout=LONG)
+    expect(page.locator("#play-answer .written")).to_contain_text("<b>Ada")
+    assert page.locator("#play-answer b").count() == 0
+
+
+def test_a_text_is_shown_as_it_is_written(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, WRITER)
+    page.fill("#play-tokens", "12")
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.locator("#play-answer")).to_contain_text(re.compile("tokens in, 12 out"), timeout=LONG)
+
+
+def test_an_image_is_sent_and_classified(server: Server, tabs: Tabs, tmp_path):
+    (tmp_path / "cat.png").write_bytes(photo("chelsea"))
+    page = chosen(tabs, server, PHOTOS)
+    page.set_input_files("#play-file", tmp_path / "cat.png")
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.locator("#play-answer")).to_contain_text(re.compile("cat|float32"), timeout=LONG)
+
+
+def test_what_is_refused_is_told(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, MINILM)
+    page.fill("#play-text", "")
+    page.get_by_role("button", name="Run").click()
+
+    expect(page.locator("#play-answer .error")).to_contain_text("INVALID_INPUT")
+
+
+def test_the_same_call_is_said_for_other_clients_and_works_there(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, MINILM)
+    page.fill("#play-text", 'it\'s one\nand "two"')
+    code = page.locator("#play-code")
+    expect(code).to_contain_text("curl ")
+    page.get_by_role("button", name="sie-sdk").click()
+    expect(code).to_contain_text("SIEClient")
+    said = code.inner_text()
+    page.get_by_role("button", name="openai").click()
+    expect(code).to_contain_text("client.embeddings.create")
+
+    found: dict[str, object] = {}
+    exec(said.replace("\nclient.encode", "\nanswer = client.encode"), found)
+    assert len(found["answer"]) == 2
+    found["client"].close()

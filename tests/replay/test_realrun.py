@@ -1,0 +1,80 @@
+"""The same traffic on an engine of simulated models on the real clock, and in the twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.actors.state_store import open_database
+from engine.adapters import simulated
+from engine.catalog import Catalog
+from engine.config import Settings
+from engine.devices.simulated import Simulated
+from engine.offload import Inline
+from engine.parts import Parts
+from replay.plan import Basis
+from replay.realrun import in_the_twin, real_run, validate
+from replay.trace import Trace
+from replay.twin.recorded import measured
+from replay.validation import ALL, Validation
+from tests.engine.actors.conftest import REAL_CLOCK
+from tests.simulation import MIB, catalog, model
+
+pytestmark = [pytest.mark.anyio, REAL_CLOCK]
+
+SETTINGS = Settings.model_validate({"devices": "simulated:a", "headroom": 0.0, "catalog_watch": False})
+
+SLOW = {
+    "load_seconds": 0.2,
+    "seconds_per_batch": 0.03,
+    "seconds_per_cost": 0.0005,
+    "weights_bytes": 100 * MIB,
+}
+
+
+def models() -> Catalog:
+    return catalog(model("a", options=SLOW), model("b", options=SLOW))
+
+
+async def opening(settings: Settings, folder: Path) -> Parts:
+    """Room for one of the two."""
+    return Parts(
+        devices=(Simulated("simulated:a", slots=1, memory=160 * MIB),),
+        locate=lambda spec: Path("/"),
+        family=lambda name: simulated.FAMILY,
+        opening=Inline(),
+        preparing=Inline(),
+        state=open_database(folder / "state.db", "full"),
+        traffic=open_database(folder / "traffic.db", "normal"),
+    )
+
+
+def sent(seconds: float) -> Trace:
+    rng = np.random.default_rng(0)
+    times = np.sort(rng.uniform(0, seconds, int(12 * seconds)))
+    which = ["a" if t % 2 < 1.4 else "b" for t in times]
+    return Trace.of("sent", times, models=which, input_size=rng.integers(3, 40, len(times)))
+
+
+async def test_the_twin_of_a_real_run_is_near_the_next_one(tmp_path):
+    real, recording, lag = await real_run(SETTINGS, models(), sent(3), opening=opening)
+    server = measured(recording)
+
+    assert len(real.answers) == 36 and np.isfinite(real.answers.latency).all() and lag < 1
+    assert real.swaps.keys() == {"a", "b"} and real.peaks == {"a": 100 * MIB, "b": 100 * MIB}
+    twin = in_the_twin(server, sent(3))
+    assert twin.peaks == real.peaks
+    assert abs(sum(twin.swaps.values()) - sum(real.swaps.values())) <= 1
+    assert np.median(twin.answers.latency) == pytest.approx(np.median(real.answers.latency), rel=0.5)
+
+    basis = Basis(server, sent(3), sent(3), 0, tmp_path)
+    found, _ = await validate(basis, SETTINGS, models(), 2.0, opening)
+
+    whole = found.errors[0]
+    assert whole.model == ALL and 15 < whole.requests < 30 and found.devices == ("simulated:a",)
+    assert abs(whole.p50) < 0.6 and found.noise[0].model == ALL
+    found.save(tmp_path)
+    assert Validation.load(tmp_path, found.curves) == found
+    assert basis.provenance(False)["validated_at"] == found.at

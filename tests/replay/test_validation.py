@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from replay.answers import Answers
+from replay.validation import (
+    ALL,
+    STALE_SECONDS,
+    Badge,
+    Measured,
+    Validation,
+    badge,
+    errors,
+    kendall,
+)
+
+
+def answers(latency: np.ndarray, models: list[str] | None = None) -> Answers:
+    count = len(latency)
+    nothing = np.zeros(count)
+    return Answers.of(
+        models=models or ["a"] * count,
+        service_class=np.ones(count, dtype=np.int8),
+        arrived=np.arange(count) / 10,
+        latency=latency,
+        prepare=nothing,
+        queue=nothing,
+        load=nothing,
+        run=latency,
+        outcomes=["ok"] * count,
+        cold=nothing.astype(bool),
+    )
+
+
+SLOW = np.linspace(0.1, 1.0, 200)
+
+
+def validation(**fields: object) -> Validation:
+    real = Measured(answers(SLOW), {"a": 2}, {"a": 100}, 150)
+    twin = Measured(answers(SLOW * 1.05), {"a": 3}, {"a": 100}, 140)
+    told = {
+        "at": 1000.0,
+        "curves": "abc",
+        "engine": "1",
+        "devices": ("cpu",),
+        "trace": "t",
+        "errors": tuple(errors(real, twin)),
+        "noise": tuple(errors(real, real)),
+    }
+    return Validation(**{**told, **fields})
+
+
+def test_errors_are_signed_shares_of_what_was_real():
+    whole, model = validation().errors
+
+    assert (whole.model, model.model) == (ALL, "a")
+    assert whole.p50 == pytest.approx(0.05) and whole.p99 == pytest.approx(0.05)
+    assert whole.throughput < 0.01 and whole.answered == 0
+    assert model.swaps == (2, 3) and model.peak_bytes == (100, 100) and whole.peak_bytes == (150, 140)
+
+
+def test_what_was_never_answered_is_told_apart_from_what_was_slow():
+    lost = np.where(np.arange(200) % 10 == 0, np.inf, SLOW)
+    whole, _ = errors(Measured(answers(SLOW)), Measured(answers(lost)))
+    assert whole.answered == pytest.approx(-0.1) and abs(whole.p50) < 0.05
+
+
+def test_models_that_only_one_side_knows_are_not_compared():
+    both = ["a"] * 100 + ["b"] * 100
+    found = errors(Measured(answers(SLOW, both)), Measured(answers(SLOW[:100], ["a"] * 100)))
+    assert [each.model for each in found] == [ALL, "a"]
+
+
+def test_gates_are_never_less_than_twice_the_noise():
+    off = errors(Measured(answers(SLOW)), Measured(answers(SLOW * 1.2)))
+    assert [text[:3] for text in validation(errors=tuple(off)).missed] == ["p50", "p95"]
+    noisy = errors(Measured(answers(SLOW)), Measured(answers(SLOW * 1.15)))
+    assert validation(errors=tuple(off), noise=tuple(noisy)).missed == []
+    assert validation(tau=0.7, capacity_error=-0.2).missed == [
+        "the capacity is -20% off, and 10% is allowed",
+        "configurations are ranked with a tau of 0.70, and 0.8 is asked for",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tau"),
+    [
+        ([1, 2, 3, 4], [10, 20, 30, 40], 1.0),
+        ([1, 2, 3, 4], [4, 3, 2, 1], -1.0),
+        ([1, 2, 3, 4], [1, 2, 4, 3], 4 / 6),
+        ([1, 1, 2], [1, 2, 3], 2 / math.sqrt(2 * 3)),
+    ],
+)
+def test_tau_says_how_alike_two_rankings_are(one, other, tau):
+    assert kendall(one, other) == pytest.approx(tau)
+
+
+def test_nothing_can_be_ranked_by_equal_values():
+    assert math.isnan(kendall([1, 1], [1, 2]))
+
+
+def test_a_validation_is_found_again_by_its_readings(tmp_path):
+    found = validation(tau=0.9)
+    found.save(tmp_path / "kept")
+    assert Validation.load(tmp_path / "kept", "abc") == found
+    assert Validation.load(tmp_path / "kept", "other") is None
+
+
+def test_a_badge_is_only_as_good_as_its_validation():
+    good = validation()
+    assert badge(good, now=2000.0, extrapolated=False) is Badge.VALIDATED
+    assert badge(good, now=2000.0, extrapolated=True) is Badge.EXTRAPOLATED
+    assert badge(good, now=1001.0 + STALE_SECONDS, extrapolated=False) is Badge.STALE
+    assert badge(replace(good, tau=0.1), now=2000.0, extrapolated=False) is Badge.STALE
+    assert badge(None, now=0.0, extrapolated=False) is Badge.STALE

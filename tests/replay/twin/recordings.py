@@ -1,0 +1,67 @@
+"""A recording that the unchanged actors made in virtual time: made once, for all tests."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from engine.actors.state_store import open_database
+from engine.adapters import simulated
+from engine.config import Settings
+from engine.devices.simulated import Simulated
+from engine.offload import Inline
+from engine.parts import Parts
+from engine.running import open_engine
+from replay.recording import Recording, read_database
+from replay.virtualtime import VirtualTimeLoop
+from tests.replay.twin.world import send, six_models, traffic
+from tests.simulation import MIB
+
+SETTINGS = Settings.model_validate({"devices": "simulated:a", "headroom": 0.0, "max_model_jobs": 200})
+
+
+def wall() -> float:
+    try:
+        return 1.7e9 + asyncio.get_running_loop().time()
+    except RuntimeError:  # on the writer's thread
+        return 1.7e9
+
+
+async def record(folder: Path) -> None:
+    parts = Parts(
+        devices=(Simulated("simulated:a", slots=1, memory=420 * MIB),),
+        locate=lambda spec: Path("/"),
+        family=lambda name: simulated.FAMILY,
+        opening=Inline(),
+        preparing=Inline(),
+        traffic=open_database(folder / "traffic.db", "normal"),
+    )
+    async with open_engine(SETTINGS, six_models(), parts) as opened:
+        await opened.recordings.start("made")
+        await send(opened, traffic(1000, rate=25, seed=5), anyio.current_time() + 1)
+        await opened.recordings.stop()
+
+
+@cache
+def recording_database() -> Path:
+    """1,000 requests to six models of which half fit, as the recording `made`."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patched:
+        # The wall clock that rows are told by must run as the loop's does.
+        patched.setattr("engine.actors.recorder.time", SimpleNamespace(time=wall, monotonic=wall))
+        anyio.run(record, folder, backend_options={"loop_factory": VirtualTimeLoop})
+    return folder / "traffic.db"
+
+
+@cache
+def recorded() -> Recording:
+    return read_database(recording_database(), "made")

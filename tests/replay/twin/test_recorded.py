@@ -1,0 +1,92 @@
+"""From a recording to a twin, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.adapters import simulated
+from replay.plan import curves_version
+from replay.trace import BadTrace
+from replay.twin.described import simulated_server
+from replay.twin.recorded import measured
+from replay.twin.traffic import Traffic
+from replay.twin.twin import simulate
+from tests.replay.twin.recordings import SETTINGS, recorded
+from tests.replay.twin.world import six_models
+from tests.simulation import MIB
+
+
+def test_what_was_recorded_runs_again_as_it_ran():
+    recording = recorded()
+    server = simulated_server(SETTINGS, six_models(), measured(recording).cards)
+    sent = Traffic.of(recording.trace(), server)
+
+    once, again = (simulate(server, sent, 7, keep=True) for _ in range(2))
+
+    assert once.ran == again.ran
+    batches = recording.batches
+    written = list(zip(batches["unit"], batches["cost"].tolist(), batches["jobs"].tolist(), strict=True))
+    assert [(ran.unit, ran.cost, len(ran.jobs)) for ran in once.ran] == written
+    assert [once.outcomes[code] for code in once.outcome] == recording.answers().told()
+    latency = recording.answers().latency
+    assert once.latency == pytest.approx(latency, abs=1e-5)
+
+
+def test_the_server_of_a_recording_has_its_cards_sizes_times_and_rules():
+    server = measured(recorded())
+
+    (card,) = server.cards
+    assert (card.name, card.slots, card.memory_bytes) == ("simulated:a", 1, 420 * MIB)
+    assert server.units.keys() == {"m0", "m1", "m2", "m3", "m4", "g"}
+    assert server.units["m2"].footprint.weights_bytes == 124 * MIB and server.units["m2"].degrade == "m1"
+    assert server.units["m3"].loads.disk[0] == pytest.approx(0.371 + 0.0613 * 3)
+    timing = server.units["m1"].timing(card)
+    assert timing.curve.mean(100) == pytest.approx(0.00413 + 0.00071 + 100 * 0.0002301, rel=0.1)
+    assert timing.known(60) and not timing.known(5000)
+    assert server.scheduling.max_model_jobs == 200
+    assert curves_version(server) == curves_version(measured(recorded()))
+    slower = replace(server.units["m1"], timings={"simulated": server.units["m0"].timing(card)})
+    assert curves_version(server) != curves_version(replace(server, units={**server.units, "m1": slower}))
+
+
+def test_a_twin_of_measured_times_is_near_what_was_measured():
+    recording = recorded()
+    server = measured(recording)
+
+    results = simulate(server, Traffic.of(recording.trace(), server), 1)
+
+    answers = recording.answers()
+    for share, close in ((0.5, 0.15), (0.95, 0.1), (0.99, 0.2)):
+        real = np.quantile(answers.latency[np.isfinite(answers.latency)], share)
+        assert np.quantile(results.latency[results.answered], share) == pytest.approx(real, rel=close)
+
+
+def test_a_seed_gives_the_same_run_and_another_seed_another_one():
+    recording = recorded()
+    server = measured(recording)
+    sent = Traffic.of(recording.trace(), server).between(0, 10)
+
+    one, same, other = (simulate(server, sent, seed, keep=True) for seed in (1, 1, 2))
+
+    assert one.ran == same.ran and one.changes == same.changes
+    assert one.ran != other.ran
+
+
+def test_a_recording_that_says_nothing_of_its_server_is_refused_in_words():
+    with pytest.raises(BadTrace, match="does not say what server"):
+        measured(replace(recorded(), snapshot={}))
+
+
+def test_sizes_that_the_recording_lacks_are_those_of_the_weights_files():
+    """It began before any model was there."""
+    alone = measured(recorded())
+    assert alone.units["m1"].footprint.workspace_per_cost == 0
+    assert "m1: a batch is taken to need no memory beside the weights" in alone.assumed
+
+    told = measured(recorded(), lambda spec: simulated.FAMILY.footprint(spec, Path()))
+
+    assert told.units["m1"].footprint.workspace_per_cost == 1011 and told.assumed == ()

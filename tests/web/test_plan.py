@@ -1,0 +1,101 @@
+"""`serai plan`, on a recording that the actors made in virtual time."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from replay.trace import BadTrace
+from tests.replay.twin.recordings import recording_database
+from web.cli import serai
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("state")
+    shutil.copy(recording_database(), folder / "traffic.db")
+    return folder
+
+
+def run(state: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(serai, ["plan", *arguments, "--state-dir", str(state)])
+
+
+def test_a_what_if_tells_each_model_and_what_fails(state):
+    done = run(state, "whatif", "made", "--vram", "2GiB", "--pin", "m3", "--json")
+
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["change"] == "--vram 2.0GiB --pin m3"
+    assert told["from"]["trace"] == "made" and told["from"]["seed"] == 0 and len(told["from"]["curves"]) == 12
+    assert told["from"]["badge"] == "stale"
+    after = {d["after"]["unit"]: d["loads_after"] for d in told["comparison"]["differences"]}
+    assert after["m3"] == 0 and set(after) == {"m0", "m1", "m2", "m3", "m4", "g"}
+    assert [price["unit"] for price in told["comparison"]["prices"]] == ["m3"]
+    assert told["most"]["method"] == "dup"
+
+
+def test_a_what_if_is_shown_as_a_table(state):
+    done = run(state, "whatif", "made", "--speed", "2")
+    assert done.exit_code == 0, done.output
+    assert "Against the recorded server: --speed 2" in done.output
+    assert "m0, " in done.output and "curves" in done.output and "extrapolated" in done.output
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory) -> str:
+    """A trace of 100 requests in 25 s."""
+    path = tmp_path_factory.mktemp("traces") / "own.csv.gz"
+    with gzip.open(path, "wt") as file:
+        rows = csv.writer(file)
+        rows.writerow(["arrived_at", "num_prefill_tokens", "num_decode_tokens"])
+        rows.writerows([[n / 4, 20, 0] for n in range(100)])
+    return str(path)
+
+
+def test_a_trace_needs_a_server_and_models_that_it_has(state, own):
+    alone = run(state, "whatif", own)
+    assert alone.exit_code == 1 and "--server" in alone.output
+    unknown = run(state, "whatif", own, "--server", "made")
+    assert unknown.exit_code == 1 and "--as own=MODEL" in unknown.output
+    known = run(state, "whatif", own, "--server", "made", "--as", "own=m1", "--json")
+    assert known.exit_code == 0, known.output
+    (difference,) = json.loads(known.stdout)["comparison"]["differences"]
+    assert difference["after"]["unit"] == "m1" and difference["after"]["requests"] == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["whatif", "nothing"], "nothing"),
+        (["whatif", "made", "--pin", "zzz"], "The server has no zzz"),
+        (["whatif", "made", "--vram", "lots"], "lots"),
+        (["whatif", "made", "--add-model", "n=m1"], "NAME=like:MODEL,rate=PER_SECOND"),
+        (["whatif", "made", "--traffic", "0x"], "no positive number"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(state, arguments, said):
+    done = run(state, *arguments)
+    assert done.exit_code in (1, 2) and said in done.output
+    assert not isinstance(done.exception, BadTrace)
+
+
+def test_what_needs_no_pin_is_recommended_none(state, own):
+    done = run(state, "pins", own, "--server", "made", "--as", "own=m1", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["pins"] == [] and told["from"]["requests"] == 100
+
+
+def test_the_smallest_cards_are_found_for_a_trace(state, own):
+    done = run(state, "size", own, "--server", "made", "--as", "own=m1", "--json")
+    assert done.exit_code == 0, done.output
+    fits = json.loads(done.stdout)["fits"]
+    assert [fit["cards"] for fit in fits] == [1, 2]
+    assert fits[0]["memory_bytes"] * 0.8 > 107 * 2**20

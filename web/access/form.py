@@ -1,0 +1,29 @@
+"""What a page's form sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs, web
+
+from engine.errors import InvalidInput
+from web.keys import INTAKE
+
+MOST_BYTES = 16 * 1024
+MOST_FIELDS = 10
+
+
+async def fields(request: web.Request) -> Mapping[str, str]:
+    """By name. Raises InvalidInput for anything but a small form of a known length."""
+    wrong = InvalidInput("This address takes the small form of its page.")
+    length, packed = request.content_length, hdrs.CONTENT_ENCODING in request.headers
+    if request.content_type != "application/x-www-form-urlencoded" or packed:
+        raise wrong
+    if length is None or length > MOST_BYTES:
+        raise wrong
+    body = await request.app[INTAKE].body(request)
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise wrong from None

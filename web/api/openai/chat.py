@@ -1,0 +1,27 @@
+"""`POST /v1/chat/completions`: the next message of a conversation."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from engine.requests import Task
+from web import sending
+from web.api import calls
+from web.api.openai import writing
+from web.keys import ENGINE, INTAKE, REQUEST_ID
+from web.wire.openai import chat as wire
+from web.wire.openai import chat_answers
+
+
+async def chat(request: web.Request) -> web.StreamResponse:
+    asked = await request.app[INTAKE].asked(request, wire.read)
+    assert isinstance(asked, wire.Chat)
+    spec, made = calls.of(request, Task.GENERATE, asked.model, asked)
+    created = writing.created()
+    if asked.stream:
+        transcript = chat_answers.Transcript(asked, spec.id, request[REQUEST_ID], created)
+        return await writing.streamed(request, made, transcript)
+    response = await request.app[ENGINE].submit(made)
+    answer = sending.small(chat_answers.whole(asked, response, request[REQUEST_ID], created))
+    answer.headers.update(calls.headers(response))
+    return answer

@@ -1,0 +1,145 @@
+"""`serai plan`: what a server could carry, and what it would do if it were otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from web.cli import plan_tables
+from web.cli.options import catalogue
+from web.cli.plan_options import SETTINGS, basis_options, change_options
+
+if TYPE_CHECKING:
+    from replay.plan import Basis
+    from replay.whatif import Change
+
+
+@click.group()
+def plan() -> None:
+    """From recorded traffic: how much more is carried, and what if."""
+
+
+@plan.command()
+@basis_options
+def capacity(basis: Callable[[], Basis], as_json: bool) -> None:
+    """The knee, the carrying limit and the redundancy, and the rules. Exits with 1 when it is too little."""
+    from replay.capacity import measure
+    from replay.plan import as_json as told
+    from replay.rules import checks
+
+    known = basis()
+    traffic = known.traffic
+    found = measure(known.server, traffic, known.seed, workers=os.cpu_count() or 1)
+    rules = list(checks(found, known.server, traffic, known.days))
+    if as_json:
+        ratios = {"knee_ratios": found.knee_ratios, "redundancy": found.redundancy, "enough": found.enough}
+        beyond = found.results.beyond
+        click.echo(told(known, extrapolated=beyond, capacity=found, verdict=ratios, checks=rules))
+    else:
+        plan_tables.capacity(found)
+        plan_tables.checks(rules)
+        plan_tables.provenance(known, found.results.beyond)
+    raise SystemExit(0 if found.enough else 1)
+
+
+@plan.command()
+@basis_options
+@change_options
+def whatif(basis: Callable[[], Basis], change: Change, as_json: bool) -> None:
+    """What would change for each model, what fails first, and what each pin costs the others."""
+    from replay.comparison import compare
+    from replay.most import busiest, most_by
+    from replay.plan import as_json as told
+
+    known = basis()
+    server = change.server(known.server)
+    traffic = change.asked(known.traffic, known.seed)
+    found, _ = compare((known.server, known.traffic), (server, traffic), known.seed)
+    reached = most_by(server, busiest(traffic), change.method, known.seed)
+    beyond = found.beyond or change.speed is not None
+    if as_json:
+        click.echo(told(known, extrapolated=beyond, change=str(change), comparison=found, most=reached))
+        return
+    click.echo(f"Against the recorded server: {change}")
+    plan_tables.comparison(found)
+    if found.fails is None and reached.beyond is not None:
+        most = f"up to {reached.k:.2f} times this ({reached.method})"
+        click.echo(f"All targets hold, {most}. Then {reached.beyond}.")
+    if change.speed is not None:
+        click.echo("Note: times go by the speed alone. A card that was not measured may be a quarter off.")
+    plan_tables.provenance(known, beyond)
+
+
+@plan.command()
+@basis_options
+def pins(basis: Callable[[], Basis], as_json: bool) -> None:
+    """Which pins are worth their bytes, one after the other, and windows and weights that are better."""
+    from replay import search
+    from replay.plan import as_json as told
+
+    known = basis()
+    steps = search.pins(known.server, known.traffic, known.seed)
+    tuned = search.tunings(known.server, known.traffic, known.seed)
+    if as_json:
+        click.echo(told(known, pins=steps, tunings=tuned))
+        return
+    plan_tables.pins(steps)
+    plan_tables.tunings(tuned)
+    plan_tables.provenance(known)
+
+
+@plan.command()
+@basis_options
+@click.option("--redundancy", default=2.0, show_default=True, help="Times the busiest period.")
+@click.option("--price", type=click.FloatRange(min=0, min_open=True), help="Of one card for an hour.")
+def size(basis: Callable[[], Basis], redundancy: float, price: float | None, as_json: bool) -> None:
+    """The smallest cards that meet every target, with one lost too; and what serving costs."""
+    from replay import search
+    from replay.capacity import measure
+    from replay.cost import cost
+    from replay.most import busiest
+    from replay.plan import as_json as told
+    from replay.twin.twin import simulate
+
+    known = basis()
+    period = busiest(known.traffic)
+    found = list(search.smallest(known.server, period, known.seed, redundancy))
+    money = None
+    if price is not None:
+        results = simulate(known.server, known.traffic, known.seed, keep=True)
+        limit = measure(known.server, known.traffic, known.seed, workers=os.cpu_count() or 1).carrying_limit
+        money = cost(known.server, known.traffic, results, limit, price, known.seed)
+    if as_json:
+        click.echo(told(known, fits=found, cost=money))
+        return
+    plan_tables.fits(found, redundancy)
+    if money is not None:
+        plan_tables.cost(money)
+    plan_tables.provenance(known)
+
+
+@plan.command()
+@basis_options
+@click.option("--minutes", default=5.0, show_default=True, help="So much is replayed, twice, in real time.")
+def validate(basis: Callable[[], Basis], minutes: float, as_json: bool) -> None:
+    """Replay on the real engine here, and say how far off the twin was. Exits with 1 when it was too far.
+
+    The result is kept, and plans from the same readings show it as their badge.
+    """
+    import anyio
+
+    from replay.plan import as_json as told
+    from replay.realrun import validate as compared
+
+    known, settings = basis(), click.get_current_context().meta[SETTINGS]
+    found, lag = anyio.run(compared, known, settings, catalogue(settings), 60 * minutes)
+    path = found.save(known.validations)
+    if as_json:
+        click.echo(told(known, validation=found, missed=found.missed, lag=lag))
+    else:
+        plan_tables.validation(found, lag)
+        click.echo(f"Kept in {path}.")
+    raise SystemExit(1 if found.missed else 0)

@@ -1,0 +1,124 @@
+"""`serai replay`: recorded traffic sent again, and a report of what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from web.cli.options import settings_from, settings_options
+from web.cli.server import key as key_of
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="RECORDING|FILE...")
+@click.option(
+    "--to",
+    metavar="URL|engine",
+    help="A server that speaks the native wire, or an engine in this process.  [a server started for this]",
+)
+@click.option("--key-file", type=click.Path(path_type=Path), help="A file with an API key; else SERAI_KEY.")
+@click.option("--speed", default=1.0, show_default=True, help="Time runs so many times as fast.")
+@click.option("--scale", default=1.0, show_default=True, help="So many times the load, by --method.")
+@click.option(
+    "--method",
+    type=click.Choice(["warp", "dup", "shift"]),
+    default="warp",
+    show_default=True,
+    help="warp: the same, faster; dup: copies at the same moments; shift: copies at other moments.",
+)
+@click.option(
+    "--size-scale", default=1.0, show_default=True, help="Inputs and answers so many times as large."
+)
+@click.option("--only", multiple=True, metavar="MODEL", help="Only requests for this model; repeatable.")
+@click.option(
+    "--as", "names", multiple=True, metavar="NAME=MODEL", help="Ask MODEL where NAME was; repeatable."
+)
+@click.option("--between", metavar="FROM:TO", help="Only this stretch, in seconds from the start.")
+@click.option("--closed-sessions", is_flag=True, help="A session's next request waits for the answer before.")
+@click.option("--ramp", is_flag=True, help="Raise the rate step by step until the targets break.")
+@click.option("--dwell", default=180.0, show_default=True, help="Of a ramp: seconds of a step near its end.")
+@click.option(
+    "--load-first",
+    is_flag=True,
+    help="Load every model of the trace before it begins; not on a server that is there.",
+)
+@click.option("--seed", type=int, help="Of what is made up.  [the recording's, or 0]")
+@click.option("--map", "mapping", multiple=True, metavar="FIELD=COLUMN", help="Columns of a CSV of your own.")
+@click.option("--unit", default=1.0, show_default=True, help="Seconds in one unit of such a time column.")
+@click.option("--state-dir", metavar="DIR", help="Where the server that recorded keeps its state.")
+@click.option("--output", "-o", metavar="BASE", help="The report is BASE.html and BASE.json.  [replay-NAME]")
+@settings_options
+def replay(
+    sources: tuple[str, ...],
+    to: str | None,
+    key_file: Path | None,
+    method: str,
+    only: tuple[str, ...],
+    names: tuple[str, ...],
+    between: str | None,
+    mapping: tuple[str, ...],
+    unit: float,
+    state_dir: str | None,
+    output: str | None,
+    config: Path | None,
+    pairs: tuple[str, ...],
+    **flags: Any,
+) -> None:
+    """Send recorded traffic again, and report what came of it.
+
+    RECORDING is one of this machine's server; FILE holds a recording, or a trace of others. Requests go out
+    at the moments at which they came, whatever became of those before them. Where content was not
+    recorded, payloads of the same size are made up. Ctrl-C ends it and keeps what was measured. Exits with
+    1 when the run is void.
+    """
+    own = ("speed", "scale", "size_scale", "closed_sessions", "ramp", "dwell", "load_first", "seed")
+    chosen = {name: flags.pop(name) for name in own}
+    settings = settings_from(config, pairs, state_dir=state_dir, **flags)
+
+    from web.cli import traces
+
+    said = traces.pairs(mapping, "--map")
+    trace, recording = traces.side_by_side(sources, said, unit, settings.state_dir)
+    seed = chosen["seed"] if chosen["seed"] is not None else recording.seed if recording else 0
+
+    from replay.replaying.wanted import Wanted
+    from replay.scaling import Method
+    from web.replaying.going import HERE, Going, go
+
+    wanted = Wanted(
+        speed=chosen["speed"],
+        scale=chosen["scale"],
+        method=Method(method),
+        size_scale=chosen["size_scale"],
+        only=only,
+        names=traces.pairs(names, "--as"),
+        between=_between(between),
+        seed=seed,
+    )
+    going = Going(
+        trace=trace,
+        recording=recording,
+        wanted=wanted,
+        settings=settings,
+        to=to if to in (None, HERE) or "://" in to else f"http://{to}",
+        key=key_of(key_file),
+        closed_sessions=chosen["closed_sessions"],
+        load_first=chosen["load_first"],
+        ramp=chosen["dwell"] if chosen["ramp"] else None,
+        base=Path(output or f"replay-{trace.name.replace('/', '-')}"),
+    )
+    raise SystemExit(0 if go(going) else 1)
+
+
+def _between(said: str | None) -> tuple[float, float] | None:
+    if said is None:
+        return None
+    begin, separator, end = said.partition(":")
+    try:
+        if not separator:
+            raise ValueError
+        return float(begin or 0), float(end or "inf")
+    except ValueError:
+        raise click.BadParameter(f"{said!r} is not FROM:TO, in seconds", param_hint="--between") from None

@@ -1,0 +1,206 @@
+"""What each route is for, what it takes and what it gives: by the types that its codec is written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from web.access import keys, users
+from web.api import admin, pools, recordings
+from web.wire import bodies, described, estimate, items, options, rerank
+from web.wire.openai import chat, completions, embeddings, responses
+from web.wire.tei import bodies as tei
+
+JSON, MSGPACK, TEXT, HTML = "application/json", "application/msgpack", "text/plain", "text/html"
+EVENTS, FORM = "text/event-stream", "application/x-www-form-urlencoded"
+PACKED = (JSON, MSGPACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`takes` and `gives` are types, or one of several in a tuple; `Any` is a value of free shape, None no
+    body at all."""
+
+    says: str
+    takes: Any = None
+    gives: Any = Any
+    forms: tuple[str, ...] = (JSON,)
+    """Media types of what it takes."""
+    answers: tuple[str, ...] = (JSON,)
+    status: int = 200
+    optional: bool = False
+    """The body may be left out."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """What may stand after the question mark, and what for."""
+
+
+def _page(says: str) -> Operation:
+    return Operation(says, answers=(HTML,))
+
+
+def _plain(says: str) -> Operation:
+    return Operation(says, gives=str, answers=(TEXT,))
+
+
+def _sent(says: str) -> Operation:
+    """A form of a page, which leads to another page."""
+    return Operation(says, takes=Any, gives=None, forms=(FORM,), status=303)
+
+
+def _packed(says: str, takes: type, gives: type) -> Operation:
+    return Operation(says, takes, gives, PACKED, PACKED)
+
+
+def _written(says: str, takes: type, gives: Any = Any) -> Operation:
+    """Whole, or as it is written."""
+    return Operation(says, takes, gives, answers=(JSON, EVENTS))
+
+
+_SERVER: Mapping[str, Operation] = {
+    "GET /": Operation(
+        "The console for a browser, a list of routes for anything else.", answers=(JSON, HTML)
+    ),
+    "GET /healthz": _plain("The process answers."),
+    "GET /livez": _plain("The same."),
+    "GET /readyz": _plain("New requests are taken; 503 while the server drains."),
+    "GET /health": Operation("Capacity, as a gateway of the published client tells it."),
+    "GET /metrics": _plain("Prometheus."),
+    "GET /openapi.json": Operation("This reference, for programs."),
+    "GET /docs/api": _page("This reference, to be read."),
+    "GET /ws/status": Operation(
+        "A socket with a snapshot of the server, again and again.", None, None, status=101
+    ),
+    "GET /ws/cluster-status": Operation("The same, as a cluster would say it.", None, None, status=101),
+    "GET /login": _page("The form that a user comes in by."),
+    "POST /login": _sent("A name and a password become a session."),
+    "POST /first-run": _sent("The token that was printed at the start makes the first user."),
+    "POST /logout": _sent("The session ends."),
+}
+
+_NATIVE: Mapping[str, Operation] = {
+    "GET /v1/models": Operation("Every model and its state.", gives=described.ModelList),
+    "GET /v1/models/{model}": Operation("One of them.", gives=described.ModelEntry),
+    "POST /v1/models/{model}/{action}": Operation(
+        "Load, unload, pin or unpin it.", admin.OrderBody, described.ModelEntry, optional=True
+    ),
+    "POST /v1/encode/{model}": _packed(
+        "Texts or images to dense, sparse or multivector embeddings.",
+        bodies.EncodeBody,
+        described.EncodeAnswer,
+    ),
+    "POST /v1/score/{model}": _packed(
+        "How well each item answers a query, best first.", bodies.ScoreBody, described.ScoreAnswer
+    ),
+    "POST /v1/extract/{model}": _packed(
+        "Entities, classes, objects, or a document's Markdown.", bodies.ExtractBody, described.ExtractAnswer
+    ),
+    "POST /v1/generate/{model}": _written(
+        "A text; with `stream` as server-sent events.", bodies.GenerateBody, described.GenerateAnswer
+    ),
+    "POST /v1/estimate": _packed(
+        "What a call would cost and how long it would take, without running it.",
+        estimate.EstimateBody,
+        estimate.Estimation,
+    ),
+    "POST /v1/pools": Operation(
+        "Accepted for clients that reserve capacity; this server is one pool.", pools.Spec
+    ),
+    "GET /v1/pools": Operation("The pools that were made."),
+    "GET /v1/pools/{pool}": Operation("One of them."),
+    "POST /v1/pools/{pool}/renew": Operation("Keep it."),
+    "DELETE /v1/pools/{pool}": Operation("Forget it."),
+}
+
+_RERANK = "Documents by their worth for a query, between 0 and 1, as clients of Cohere and Jina ask for it."
+
+_OTHERS: Mapping[str, Operation] = {
+    "POST /v1/rerank": Operation(_RERANK, rerank.RerankBody, rerank.Reranked),
+    "POST /v2/rerank": Operation(_RERANK, rerank.RerankBody, rerank.Reranked),
+    "POST /v1/embeddings": Operation("Texts or token ids to vectors, as OpenAI.", embeddings.EmbeddingsBody),
+    "POST /v1/chat/completions": _written("The next message of a conversation, as OpenAI.", chat.ChatBody),
+    "POST /v1/completions": _written("What follows a prompt, as OpenAI.", completions.CompletionBody),
+    "POST /v1/responses": _written("The answer to a question, as OpenAI.", responses.ResponsesBody),
+}
+
+_TEI: Mapping[str, Operation] = {
+    "POST {}/embed": Operation("A vector an input.", tei.EmbedBody, list[list[float]]),
+    "POST {}/embed_all": Operation("A vector a token.", tei.SparseBody, list[list[list[float]]]),
+    "POST {}/embed_sparse": Operation(
+        "The numbers of a sparse vector that are not 0.", tei.SparseBody, list[list[described.SparseValue]]
+    ),
+    "POST {}/rerank": Operation("Texts by their worth for a query.", tei.RerankBody, list[described.Rank]),
+    "POST {}/predict": Operation(
+        "The classes of each input, the likeliest first; of pairs, their score.",
+        tei.PredictBody,
+        (list[described.Prediction], list[list[described.Prediction]]),
+    ),
+    "POST {}/tokenize": Operation(
+        "What the model's tokenizer makes of texts.", tei.TokenizeBody, list[list[described.SimpleToken]]
+    ),
+    "POST {}/decode": Operation("The texts that token ids stand for.", tei.DecodeBody, list[str]),
+    "GET {}/info": Operation("What the model is.", gives=described.Info),
+}
+
+_ADMIN: Mapping[str, Operation] = {
+    "GET /v1/admin/models/{model}": Operation("A model and its state, with the state's version."),
+    "POST /v1/admin/models/{model}/{action}": Operation(
+        "Load, unload, pin, unpin, pause, resume or drain it.", admin.OrderBody, optional=True
+    ),
+    "GET /v1/admin/catalog": Operation("What the catalogue is made of."),
+    "POST /v1/admin/catalog/reload": Operation("Read the catalogue again.", admin.Because, optional=True),
+    "GET /v1/admin/audit": Operation(
+        "What operators did, the newest first.",
+        query={"limit": "how many; 100 when it is not said", "model": "of one model only"},
+    ),
+    "GET /v1/admin/devices": Operation("The ledger of each device, to the byte."),
+    "GET /v1/admin/recordings": Operation("Named stretches of traffic."),
+    "POST /v1/admin/recordings/start": Operation("Begin a recording.", recordings.Start, status=201),
+    "POST /v1/admin/recordings/stop": Operation(
+        "End the recording that runs.", recordings.Because, optional=True
+    ),
+    "POST /v1/admin/recordings/trim": Operation("Keep the last days of traffic only.", recordings.Trim),
+    "GET /v1/admin/recordings/{recording}": Operation("One recording."),
+    "DELETE /v1/admin/recordings/{recording}": Operation("Forget a recording."),
+    "GET /v1/admin/recordings/{recording}/export": Operation(
+        "A recording as a file.", query={"shareable": "true leaves out who asked for what"}, gives=None
+    ),
+    "POST /v1/admin/recordings/{recording}/import": Operation("Take in a recording, a file.", status=201),
+    "POST /v1/admin/pause": Operation("Take nothing new; what waits goes on.", admin.Because, optional=True),
+    "POST /v1/admin/resume": Operation("Take requests again.", admin.Because, optional=True),
+    "GET /v1/admin/keys": Operation("Every key, without its secret."),
+    "POST /v1/admin/keys": Operation("Make one; its secret is in this answer only.", keys.NewKey, status=201),
+    "DELETE /v1/admin/keys/{key}": Operation("It stops at once.", query={"reason": "for the audit"}),
+    "GET /v1/admin/users": Operation("The console's users."),
+    "POST /v1/admin/users": Operation("Make one.", users.NewUser, status=201),
+    "DELETE /v1/admin/users/{user}": Operation(
+        "Remove one; the user's sessions end at once.", query={"reason": "for the audit"}
+    ),
+    "POST /v1/admin/users/{user}/password": Operation("Give a user another password.", users.Rekeyed),
+    "POST /v1/admin/users/{user}/role": Operation("Give a user another role.", users.Reroled),
+}
+
+OPERATIONS: Mapping[str, Operation] = {
+    **_SERVER,
+    **_NATIVE,
+    **_OTHERS,
+    **{route.format(""): operation for route, operation in _TEI.items()},
+    **{route.format("/tei/{model}"): operation for route, operation in _TEI.items()},
+    "POST /tei/{model}": Operation(
+        "Whatever the model is there for.", (tei.EmbedBody, tei.RerankBody, tei.PredictBody), list[Any]
+    ),
+    "GET /tei/{model}/health": Operation("Nothing, when the model can be asked.", gives=None),
+    **_ADMIN,
+}
+
+RAW: Mapping[tuple[type, str], type | None] = {
+    (bodies.EncodeParams, "options"): options.EncodeKnown,
+    (bodies.ScoreBody, "options"): options.ScoreKnown,
+    (bodies.ExtractParams, "options"): options.ExtractKnown,
+    (bodies.GenerateBody, "options"): options.GenerateKnown,
+    (rerank.RerankBody, "options"): options.ScoreKnown,
+    (bodies.ExtractParams, "output_schema"): None,
+    (items.ItemBody, "metadata"): None,
+    (estimate.EstimateBody, "request"): None,
+}
+"""Fields that stay bytes until their size is known, and what they are then read as; None is any map."""

@@ -1,0 +1,1 @@
+"""Servers as targets of a replay, and the page that tells of one."""
