@@ -65,7 +65,8 @@ def test_models_that_fit_only_one_at_a_time_alternate_without_a_leak(tight: Serv
     assert held["weights"] == sum(held.values()), "no batch runs, and only one model is there"
     before, after = median(sizes[:5]), median(sizes[-5:])
     # less is no leak: what the imports at the start took in passing goes back in its time
-    assert (after - before) / before < 0.02, f"RSS went from {before} to {after}"
+    # and allocators keep some; one model that stayed would be a tenth
+    assert (after - before) / before < 0.04, f"RSS went from {before} to {after}"
 
 
 def ledger(server: Server) -> dict[str, int]:

@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import anyio
 import orjson
 from anyio import BrokenResourceError
+from anyio.streams.memory import MemoryObjectSendStream
 
 from web.calling.failing import CallFailed
 
@@ -147,7 +148,7 @@ async def from_stdin(skip: int) -> AsyncGenerator[bytes, None]:
     def read() -> None:
         with os.fdopen(os.dup(0), "rb") as file, contextlib.suppress(*GONE):
             for line in file:
-                asyncio.run_coroutine_threadsafe(send.send(line), loop).result()
+                _sent(send, line, loop).result()
             loop.call_soon_threadsafe(send.close)
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
@@ -159,3 +160,20 @@ async def from_stdin(skip: int) -> AsyncGenerator[bytes, None]:
                 skip -= 1
                 continue
             yield line
+
+
+def _sent(send: MemoryObjectSendStream[bytes], line: bytes, loop: asyncio.AbstractEventLoop) -> Future[None]:
+    """Done when the line was taken. The coroutine is made on the loop: one that the loop does not come to,
+    since it ends, would be complained of."""
+    taken: Future[None] = Future()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            taken.cancel()
+        elif error := task.exception():
+            taken.set_exception(error)
+        else:
+            taken.set_result(None)
+
+    loop.call_soon_threadsafe(lambda: loop.create_task(send.send(line)).add_done_callback(ended))
+    return taken

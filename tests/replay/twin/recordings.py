@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -35,6 +37,11 @@ def wall() -> float:
         return 1.7e9
 
 
+async def at_once(work: Callable[..., Any], *args: Any, **_: Any) -> Any:
+    """A thread would take real time, in which the virtual clock runs away and samples without end."""
+    return work(*args)
+
+
 async def record(folder: Path) -> None:
     parts = Parts(
         devices=(Simulated("simulated:a", slots=1, memory=420 * MIB),),
@@ -58,6 +65,7 @@ def recording_database() -> Path:
     with pytest.MonkeyPatch.context() as patched:
         # The wall clock that rows are told by must run as the loop's does.
         patched.setattr("engine.actors.recorder.time", SimpleNamespace(time=wall, monotonic=wall))
+        patched.setattr("anyio.to_thread.run_sync", at_once)
         anyio.run(record, folder, backend_options={"loop_factory": VirtualTimeLoop})
     return folder / "traffic.db"
 
