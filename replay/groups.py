@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.requests import ServiceClass
+from replay.answers import Answers
 from replay.steps import TAIL, Step
-from replay.trace import Floats
-from replay.twin.results import DEGRADED, Results
+from replay.trace import Floats, Ints
+from replay.twin.results import Results
 from replay.twin.server import Server
 from replay.twin.traffic import Traffic
 from replay.twin.tripwire import Tripwire
@@ -21,6 +23,11 @@ FEWEST = 20
 """Requests below which a group has no p99 to be judged by; how many are so few is said."""
 
 REFUSED = "refused"
+
+STAGES = ("prepare", "queue", "load", "run")
+
+Target = Callable[[str, ServiceClass], float]
+"""The p99 target of a model's class, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +77,61 @@ class Group:
         return f"{self.name}: p99 {self.p99:.3g} s, target {self.target:g} s ({self.stage})"
 
 
-def rows_by_group(results: Results, since: float = 0.0) -> dict[tuple[str, ServiceClass], NDArray[np.int64]]:
+def rows_by_group(answers: Answers, since: float = 0.0) -> dict[tuple[str, ServiceClass], Ints]:
     """Rows of each model and class that arrived at `since` or later."""
-    counted = np.flatnonzero(results.arrived >= since)
-    key = results.unit[counted].astype(np.int64) * 8 + results.service_class[counted]
+    counted = np.flatnonzero(answers.arrived >= since)
+    key = answers.model[counted].astype(np.int64) * 8 + answers.service_class[counted]
     found = {}
     for each in np.unique(key).tolist():
-        unit, service_class = divmod(each, 8)
-        found[results.units[unit], ServiceClass(service_class)] = counted[key == each]
+        model, service_class = divmod(each, 8)
+        found[answers.models[model], ServiceClass(service_class)] = counted[key == each]
+    return found
+
+
+def groups_of(answers: Answers, target: Target, since: float = 0.0) -> list[Group]:
+    """The one farthest over its target first; those too few to be judged last."""
+    found = [_group(answers, rows, *key, target(*key)) for key, rows in rows_by_group(answers, since).items()]
+    return sorted(found, key=lambda group: (not group.judged, -group.excess, group.name))
+
+
+def _group(answers: Answers, rows: Ints, model: str, service_class: ServiceClass, target: float) -> Group:
+    latency = answers.latency[rows]
+    answered = rows[np.isfinite(latency)]
+    late = answered[answers.latency[answered] > target]
+    spent = _spent(answers, late if len(late) else answered)
+    stage = max(spent, key=lambda name: spent[name])
+    if len(rows) - len(answered) > len(late):
+        stage = REFUSED
+    return Group(
+        unit=model,
+        service_class=service_class,
+        target=target,
+        requests=len(rows),
+        p50=quantile(latency, 0.5),
+        p95=quantile(latency, 0.95),
+        p99=quantile(latency, TAIL),
+        within=float((latency <= target).mean()),
+        refused=1 - len(answered) / len(rows),
+        degraded=float(answers.ended("degraded")[rows].mean()),
+        cold=float(answers.cold[rows].mean()),
+        stages=_spent(answers, answered),
+        stage=stage,
+    )
+
+
+def _spent(answers: Answers, rows: Ints) -> dict[str, float]:
+    """Mean seconds of each stage; 0 where nobody said."""
+    found = {}
+    for name in STAGES:
+        told = getattr(answers, name)[rows]
+        told = told[np.isfinite(told)]
+        found[name] = float(told.mean()) if len(told) else 0.0
     return found
 
 
 def groups(results: Results, server: Server, since: float = 0.0) -> list[Group]:
-    """In the order of how near each is to its target, the worst first."""
-    found = [
-        _group(results, rows, unit, service_class, server.target(unit, service_class))
-        for (unit, service_class), rows in rows_by_group(results, since).items()
-    ]
-    return sorted(found, key=lambda group: (not group.judged, -group.excess, group.unit))
+    """The same of a run of the twin."""
+    return groups_of(results.answers(), server.target, since)
 
 
 def tripwire(traffic: Traffic, server: Server, since: float) -> Tripwire:
@@ -119,32 +163,3 @@ def quantile(latency: Floats, share: float) -> float:
 def step(results: Results, rows: NDArray[np.int64], offered: float, begin: float, end: float) -> Step:
     """These rows as a ramp's step."""
     return Step(offered, begin, end, results.arrived[rows], results.latency[rows])
-
-
-def _group(
-    results: Results, rows: NDArray[np.int64], unit: str, service_class: ServiceClass, target: float
-) -> Group:
-    latency = results.latency[rows]
-    answered = rows[np.isfinite(latency)]
-    columns = {"queue": results.queue, "load": results.load, "run": results.run, "prepare": results.prepare}
-    late = answered[results.latency[answered] > target]
-    slow = late if len(late) else answered
-    spent = {name: float(column[slow].mean()) if len(slow) else 0.0 for name, column in columns.items()}
-    stage = max(spent, key=lambda name: spent[name])
-    if len(rows) - len(answered) > len(late):
-        stage = REFUSED
-    return Group(
-        unit=unit,
-        service_class=service_class,
-        target=target,
-        requests=len(rows),
-        p50=quantile(latency, 0.5),
-        p95=quantile(latency, 0.95),
-        p99=quantile(latency, TAIL),
-        within=float((latency <= target).mean()),
-        refused=1 - len(answered) / len(rows),
-        degraded=float(results.ended(DEGRADED)[rows].mean()),
-        cold=float(results.cold[rows].mean()),
-        stages={n: float(c[answered].mean()) if len(answered) else 0.0 for n, c in columns.items()},
-        stage=stage,
-    )

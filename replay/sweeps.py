@@ -81,7 +81,7 @@ def run_step(server: Server, traffic: Traffic, rate: float, seconds: float, seed
     results = simulate(server, stretch(traffic, rate, seconds + warm, seed), seed)
     end = warm + seconds
     met = {(g.unit, g.service_class): g for g in groups(results, server, warm) if g.judged}
-    rows = rows_by_group(results, warm)
+    rows = rows_by_group(results.answers(), warm)
     counted = np.flatnonzero(results.arrived >= warm)
     return Judged(
         rate,

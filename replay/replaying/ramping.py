@@ -14,7 +14,9 @@ import numpy as np
 
 from engine.catalog import ModelSpec
 from engine.requests import Request
+from replay import groups
 from replay import knee as knees
+from replay.groups import groups_of, rows_by_group
 from replay.knee import Knee
 from replay.payloads import Line, Maker
 from replay.ramp import Dwell, Ramp
@@ -23,7 +25,7 @@ from replay.replaying.run import maker_for
 from replay.replaying.sending import Told, replay
 from replay.replaying.target import Target
 from replay.replaying.wanted import Chosen
-from replay.report import figures, verdict
+from replay.report import verdict
 from replay.steps import Step
 from replay.sweeps import WARM_UP, Judged, stretch
 from replay.trace import Trace
@@ -107,7 +109,7 @@ class Climbing:
     specs: Sequence[ModelSpec]
     lines: Mapping[int, Line]
     kept: Mapping[int, Request]
-    wanted: figures.Target
+    wanted: groups.Target
     seed: int
     stop: anyio.Event
     told: Told
@@ -119,11 +121,11 @@ class Climbing:
         maker = Maker(piece, self.specs, self.seed * 1000 + number, self.lines, self.kept)
         await replay(log, maker, self.target, stop=self.stop, told=self.told)
         answers = log.answers()
-        met = {(g.unit, g.service_class): g for g in figures.groups(answers, self.wanted, warm) if g.judged}
+        met = {(g.unit, g.service_class): g for g in groups_of(answers, self.wanted, warm) if g.judged}
         tightest = min((group.target for group in met.values()), default=0.0)
         for why in verdict.of(log, tightest, self.target.shares_process).void:
             climb.void.append(f"{rate:.3g} requests/s: {why}")
-        rows = figures.rows_by_group(answers, warm)
+        rows = rows_by_group(answers, warm)
         counted = np.flatnonzero(answers.arrived >= warm)
         end = warm + seconds
         parts = {
@@ -137,7 +139,7 @@ class Climbing:
 async def climb(
     chosen: Chosen,
     target: Target,
-    wanted: figures.Target,
+    wanted: groups.Target,
     *,
     seed: int,
     dwell: Dwell,

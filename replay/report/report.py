@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from replay.answers import Answers
+from replay.groups import Target, groups_of
 from replay.peaks import peaks
 from replay.recording import Recording
 from replay.replaying.log import Log
 from replay.report import charts, devices, figures, verdict
 from replay.report.charts import Chart
-from replay.report.figures import Target
 from replay.report.verdict import Sending
 from replay.trace import Trace
 
@@ -100,7 +100,7 @@ def of(
 
 
 def _side(answers: Answers, target: Target, seen: list[devices.DeviceFigures], loads: dict[str, int]) -> Side:
-    rows = list(figures.as_rows(figures.groups(answers, target), answers.span))
+    rows = list(figures.as_rows(groups_of(answers, target), answers.span))
     counts: dict[str, int] = {}
     for word in answers.told():
         counts[word] = counts.get(word, 0) + 1

@@ -24,13 +24,13 @@ from engine.parts import scheduling_rules
 from engine.records import content
 from engine.requests import Request, ServiceClass
 from engine.running import open_engine
+from replay.groups import Target
 from replay.recording import Recording
 from replay.replaying import run
 from replay.replaying.target import Target as Asked
 from replay.replaying.wanted import Chosen, Wanted, chosen
 from replay.replaying.within import Within
 from replay.report import report as reports
-from replay.report.figures import Target
 from replay.report.report import About, Report
 from replay.trace import Trace
 from web.cli.options import catalogue

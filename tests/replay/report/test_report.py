@@ -11,6 +11,7 @@ import pytest
 
 from engine.requests import ServiceClass
 from replay.answers import Answers
+from replay.groups import groups_of
 from replay.recording import Recording
 from replay.replaying.log import Log
 from replay.replaying.target import Look, Outcome
@@ -52,7 +53,7 @@ def test_each_model_and_class_has_its_own_figures_the_worst_first():
         classes=[0] * 100 + [1] * 100,
         queue=0.05,
     )
-    first, second = figures.as_rows(figures.groups(both, target), span=100.0)
+    first, second = figures.as_rows(groups_of(both, target), span=100.0)
 
     assert (first["model"], first["service_class"], first["p50"], first["p99"]) == ("b", "standard", 1.0, 3.0)
     assert (first["holds"], first["within"], first["goodput"], first["stage"]) == (False, 0.97, 0.97, "run")
@@ -61,12 +62,12 @@ def test_each_model_and_class_has_its_own_figures_the_worst_first():
 
 
 def test_what_is_refused_is_late_and_named():
-    (group,) = figures.groups(answers([0.1] * 90 + [math.inf] * 10), target)
+    (group,) = groups_of(answers([0.1] * 90 + [math.inf] * 10), target)
     assert group.p99 == math.inf and group.refused == pytest.approx(0.1) and group.stage == "refused"
 
 
 def test_few_requests_are_not_judged():
-    (group,) = figures.groups(answers([9.0] * 5), target)
+    (group,) = groups_of(answers([9.0] * 5), target)
     assert not group.judged and group.holds
 
 
