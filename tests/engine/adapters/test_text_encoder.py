@@ -34,6 +34,7 @@ from engine.requests import (
     Task,
 )
 from tests.engine.adapters.counting import values
+from tests.fresh import in_a_fresh_process
 from tests.weights import CATALOG, weights
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -432,8 +433,12 @@ def test_the_footprint_is_exact_about_weights(catalog: Catalog, model: str):
     assert encoders.footprint(spec, path).weights_bytes == 4 * values(model._model)
 
 
-def test_unloading_gives_the_memory_back_to_the_system(catalog: Catalog):
-    spec, path = catalog.models[MINILM], weights(MINILM)
+def test_unloading_gives_the_memory_back_to_the_system():
+    in_a_fresh_process(memory_is_given_back)
+
+
+def memory_is_given_back():
+    spec, path = load([CATALOG]).models[MINILM], weights(MINILM)
     encoders, process = family(spec.family), psutil.Process()
     encoders.load(spec, path, "cpu").unload()
     before = process.memory_info().rss

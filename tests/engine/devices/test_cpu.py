@@ -7,6 +7,7 @@ import torch
 from engine.devices.cpu import Cpu
 from engine.devices.nvml import Nvml
 from tests.engine.actors.conftest import REAL_CLOCK
+from tests.fresh import in_a_fresh_process
 
 pytestmark = pytest.mark.anyio
 
@@ -35,8 +36,15 @@ async def test_a_model_leaves_and_comes_back():
     assert back is model and torch.equal(model.value, torch.arange(1 << 22))
 
 
-@REAL_CLOCK
-async def test_what_the_process_takes_on_is_seen():
+def test_what_the_process_takes_on_is_seen():
+    in_a_fresh_process(what_is_taken_on_is_seen)
+
+
+def what_is_taken_on_is_seen():
+    anyio.run(allocating)
+
+
+async def allocating():
     device = cpu()
     before = (await device.seen()).allocated_bytes
     held = torch.ones(16 << 20)

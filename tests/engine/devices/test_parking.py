@@ -17,6 +17,7 @@ from engine.adapters.family import Parkable
 from engine.adapters.forward import linear, weights
 from engine.devices.host import trim
 from engine.devices.parking import park
+from tests.fresh import in_a_fresh_process
 from tests.weights import weights as starter
 
 
@@ -109,6 +110,10 @@ def test_it_can_leave_again_and_again_and_takes_no_more():
 
 
 def test_the_host_memory_is_given_back_and_the_model_lives_on():
+    in_a_fresh_process(host_memory_is_given_back)
+
+
+def host_memory_is_given_back():
     process = psutil.Process()
     held = Held(a=torch.ones(16 << 20))
     trim()
