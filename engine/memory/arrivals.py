@@ -16,7 +16,7 @@ from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
 from engine.memory.ledger import Line
 from engine.memory.residency import Residency, Resident
-from engine.memory.rules import CLAIM_SECONDS, MemoryRules
+from engine.memory.rules import CLAIM_SECONDS, LOOK_SECONDS, MemoryRules
 from engine.memory.seats import Claim, Want
 from engine.memory.turns import Bid
 from engine.units import base
@@ -30,6 +30,7 @@ class Arrivals:
     asks: Asks
     wake_at: float = math.inf
     """When a claim that waits for others to have had their turn should look again."""
+    _looked_at: float = -math.inf
     _inspecting: set[str] = field(default_factory=set)
 
     def seek(self, unit: str, now: float) -> list[Effect]:
@@ -81,13 +82,33 @@ class Arrivals:
 
         So a more urgent class goes first, by as much as its target is shorter, and nobody waits for ever.
         """
-        self.wake_at = math.inf
+        self.wake_at, self._looked_at = math.inf, now
         effects: list[Effect] = []
         kept: dict[str, str] = {}
-        for claim in sorted(self.held.claims.values(), key=self._due):
+        for claim in self._in_order():
             if claim.unit in self.held.footprints:
                 effects += self._place(claim, kept, now)
         return effects
+
+    def advance_soon(self, now: float) -> list[Effect]:
+        """`advance`, unless that was done a moment ago: then when the moment is over."""
+        soon = self._looked_at + LOOK_SECONDS
+        if now >= soon:
+            return self.advance(now)
+        if self.held.claims:
+            self.wake_at = min(self.wake_at, soon)
+        return []
+
+    def _in_order(self) -> list[Claim]:
+        """By due time; but none before an older one that room is being made for, or whoever left for that one
+        would come back first, again and again."""
+        placed: list[tuple[float, float, Claim]] = []
+        promised = -math.inf
+        for claim in sorted(self.held.claims.values(), key=lambda claim: claim.since):
+            due = max(self._due(claim), promised)
+            promised = due if claim.device else promised
+            placed.append((due, claim.since, claim))
+        return [claim for *_, claim in sorted(placed, key=lambda each: each[:2])]
 
     def _due(self, claim: Claim) -> float:
         want = self.held.wanted.get(claim.unit)

@@ -7,7 +7,7 @@ writers of residency, leases and pins; each is a fact about a unit on a device.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,8 @@ class Custody:
         known = unit in self.held.wanted
         self.held.wanted[unit] = Want(urgency, due)
         if known and self.held.ready(unit):
-            return self._advance(now)  # it was denied a lease, and is told when it may ask again
+            # it was denied a lease, and is told when it may ask again
+            return self._advance(now, self.arrivals.advance_soon)
         return [*self.arrivals.seek(unit, now), *self._advance(now)]
 
     def on_unwanted(self, unit: str, now: float) -> list[Effect]:
@@ -81,7 +82,7 @@ class Custody:
             self.departures.rests(resident)
         if unit not in self.asks.loads and unit not in self.held.pins:
             self.held.claims.pop(unit, None)
-        return self._advance(now)
+        return self._advance(now, self.arrivals.advance_soon)
 
     def on_expected(self, unit: str, now: float) -> list[Effect]:
         return [*self.ahead.expect(unit, None, now), *self._advance(now)]
@@ -106,7 +107,8 @@ class Custody:
         ended = self.lending.end(release, resident, now)
         left = self.departures.leave_if_idle(resident, now)
         self.departures.rests(resident)
-        return [*ended, *left, *self.lending.feed(device), *self._advance(now)]
+        settled = self._advance(now, self.arrivals.advance_soon)
+        return [*ended, *left, *self.lending.feed(device), *settled]
 
     def on_lost(self, device: str, reason: str, now: float) -> list[Effect]:
         """All that was on the device is gone, and is sought elsewhere where anybody wants it."""
@@ -242,13 +244,13 @@ class Custody:
     def on_unpin(self, unit: str, ask: int, now: float) -> list[Effect]:
         return [*self.pinning.unpin(unit, ask), *self._advance(now)]
 
-    def _advance(self, now: float) -> list[Effect]:
-        """Bring everybody as far as they can go now."""
+    def _advance(self, now: float, arrive: Callable[[float], list[Effect]] | None = None) -> list[Effect]:
+        """Bring everybody as far as they can go now; claims by `arrive`, where that need not be at once."""
         return [
             *self.lending.look_again(now),
             *self.departures.expire(now),
             *self.pinning.advance(now),
-            *self.arrivals.advance(now),
+            *(arrive or self.arrivals.advance)(now),
             *self.ahead.advance(now),
             *self.departures.unyield(),
         ]

@@ -90,9 +90,10 @@ class Departures:
         return [DropHost(name) for name in dropped]
 
     def unyield(self) -> list[Effect]:
-        """A unit that was to leave for a claim that is gone stays after all."""
+        """A unit that was to leave for a claim that is gone stays, unless a batch waits for that too."""
         effects: list[Effect] = []
         making_room = {claim.device for claim in self.held.claims.values()}
+        making_room |= {r.device for r in self.held.residents.values() if r.owed_bytes and not r.yielding}
         for resident in self.held.residents.values():
             if not resident.yielding or resident.state is not Residency.READY:
                 continue

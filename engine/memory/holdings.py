@@ -14,6 +14,9 @@ from engine.memory.seats import Claim, Seat, Want
 from engine.memory.workspace import Takes, WorkspaceCurve
 from engine.units import UnitFacts
 
+UNKNOWN = Footprint(0)
+"""Of a unit that was not inspected yet."""
+
 
 @dataclass(slots=True)
 class Holdings:
@@ -43,6 +46,9 @@ class Holdings:
     allocated: dict[str, int] = field(default_factory=dict)
     """What our own allocator was last seen to hold on each device."""
 
+    _floors: dict[tuple[str, str], tuple[UnitFacts, Footprint, int, int]] = field(default_factory=dict)
+    """Each floor beside what it was worked out from: it is asked far more often than that changes."""
+
     def knows(self, unit: str) -> bool:
         """Whether the catalogue makes such a unit on this machine."""
         try:
@@ -55,15 +61,20 @@ class Holdings:
         curve = self.workspaces.get((unit, device))
         if curve is None:
             curve = self.workspaces[unit, device] = WorkspaceCurve()
-        return Takes(self.footprints.get(unit, Footprint(0)), curve)
+        return Takes(self.footprints.get(unit, UNKNOWN), curve)
 
     def floor(self, unit: str, device: str) -> int:
         """Bytes beside the weights without which the unit is of no use there."""
-        facts = self.facts(unit)
-        cost = min(facts.max_batch_cost, 1 << 16) // FLOOR_SHARE
-        takes = self.takes(unit, device)
+        facts, takes = self.facts(unit), self.takes(unit, device)
+        known = self._floors.get((unit, device))
+        if known and known[0] is facts and known[1] is takes.declared and known[2] == takes.curve.revision:
+            return known[3]
+        # Nor are there larger batches than those that are left since one ran out of memory.
+        cost = min(min(facts.max_batch_cost, 1 << 16) // FLOOR_SHARE, takes.largest_batch)
         kv = KV_FLOOR_TOKENS * takes.kv_bytes_per_token if facts.generative else 0
-        return takes.workspace(max(1, cost)) + kv
+        size = takes.workspace(max(1, cost)) + kv
+        self._floors[unit, device] = (facts, takes.declared, takes.curve.revision, size)
+        return size
 
     def seats(self, device: str) -> dict[str, int]:
         """Units that have a place on `device`, and for how many of their batches at once."""
@@ -155,7 +166,7 @@ class Holdings:
         return [device for kind in kinds for device, k in there.items() if k == kind]
 
     def entry(self, unit: str, device: str) -> Resident:
-        footprint = self.footprints.get(unit, Footprint(0))
+        footprint = self.footprints.get(unit, UNKNOWN)
         resident = self.residents.setdefault((unit, device), Resident(unit, device, footprint))
         resident.footprint = footprint
         return resident

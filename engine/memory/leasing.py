@@ -25,10 +25,10 @@ def size(need: Need, takes: Takes, free_bytes: int) -> Sized | None:
     per_token = takes.kv_bytes_per_token
     least = max(1, need.min_cost)
     for_workspace = free_bytes - (need.kv_min - need.kv_floor) * per_token
-    most = max(least, min(need.want_cost, takes.largest_batch))
-    cost = min(most, takes.cost_within(for_workspace))
-    if cost < least:
+    if takes.workspace(least) > for_workspace:  # the very figure by which others are evicted for it
         return None
+    most = max(least, min(need.want_cost, takes.largest_batch))
+    cost = max(least, min(most, takes.cost_within(for_workspace)))
     workspace = takes.workspace(cost)
     joining = need.kv_want - need.kv_floor
     if per_token:

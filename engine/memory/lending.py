@@ -91,7 +91,7 @@ class Lending:
         takes, ledger = self.held.takes(need.unit, need.device), self.held.ledgers[need.device]
         least = takes.workspace(max(1, need.min_cost))
         least += (need.kv_min - need.kv_floor) * takes.kv_bytes_per_token
-        if self.held.others_active(resident):
+        if resident.yielding or self.held.others_active(resident):  # one that is to leave turns nobody out
             self._starve(resident, least, math.inf)
             return [denied]
         others = [r for r in self.held.on(need.device) if r is not resident]
@@ -120,7 +120,8 @@ class Lending:
         return ledger.budget_bytes - ledger.held(Line.CONTEXT, "") - pinned - aside - own
 
     def _starve(self, resident: Resident, least: int, look_again: float) -> None:
-        self._starved[resident.key], resident.owed_bytes = look_again, least
+        # What is owed is never 0: it is also how others see that somebody waits here.
+        self._starved[resident.key], resident.owed_bytes = look_again, max(1, least)
 
     def feed(self, device: str) -> list[Effect]:
         """Bytes came free on `device`: those that were denied for want of them may ask again."""

@@ -35,6 +35,8 @@ class WorkspaceCurve:
 
     cap: int | None = None
     """The largest batch since one ran out of memory; a single job may be larger."""
+    revision: int = 0
+    """Grows with whatever is learned."""
     _grown: float = 1.0  # what was declared, times this: it was too little
     _buckets: dict[int, tuple[float, float, int]] = field(default_factory=dict)  # cost, bytes, readings
     _costs: list[float] = field(default_factory=list)
@@ -63,6 +65,7 @@ class WorkspaceCurve:
     def ran_out(self, cost: int, declared: Footprint) -> None:
         """A batch of `cost` did not get the memory that it needed, though the ledger had it."""
         self._grown = min(MOST_GROWTH, self._grown * GROWTH)
+        self.revision += 1
         if cost <= 0:
             return
         self.cap = max(1, min(self.cap or cost, cost // 2))
@@ -117,6 +120,7 @@ class WorkspaceCurve:
         return max(declared.workspace_per_cost, self._bytes[-1] / self._costs[-1])
 
     def _fit(self) -> None:
+        self.revision += 1
         if sum(readings for _, _, readings in self._buckets.values()) < ENOUGH:
             return
         self._costs, self._bytes, highest = [], [], 1.0

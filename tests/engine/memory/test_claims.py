@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from engine.memory.rules import CLAIM_SECONDS
+from engine.memory.rules import CLAIM_SECONDS, LOOK_SECONDS
 from engine.requests import ServiceClass
 from tests.engine.memory.desk import Desk, loads, need, release, unloads
 
@@ -112,3 +112,25 @@ def test_what_a_unit_was_used_for_is_the_class_of_its_batches():
     desk.need(need("a"))
 
     assert desk.held.residents["a", "d"].used_for == {STANDARD: 3.0}
+
+
+def test_claims_are_looked_at_once_a_moment_and_none_is_forgotten():
+    desk = Desk()
+    desk.resident("a", 600)
+    desk.wanted("a")
+    lease = next(e.lease for e in desk.need(need("a")) if hasattr(e, "lease"))
+    desk.known("b", 600)
+    desk.now = 0.5
+    desk.wanted("b")  # looked at: a has its turn
+    turn_ends = desk.custody.wake_at
+
+    desk.now = 0.501
+    desk.unwanted("a")
+    desk.release(release(lease))
+    assert desk.custody.wake_at == pytest.approx(0.5 + LOOK_SECONDS) != turn_ends
+    desk.now = desk.custody.wake_at
+    desk.wake()
+    desk.now = desk.custody.wake_at  # a is idle, and lingers no more
+
+    assert desk.now < turn_ends
+    assert unloads(desk.wake()) == [("a", "d")]
