@@ -10,7 +10,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip
-EXTRAS := starter,docs,gliner,onnx,cuda
+EXTRAS := starter,docs,gliner,onnx,audio,cuda,otel
 TORCH_INDEX := $(if $(filter cpu,$(TORCH)),--index-url https://download.pytorch.org/whl/cpu)
 
 # One thread a slot, and two arenas: what the server sets for itself, set for tests and benchmarks too.
@@ -18,7 +18,7 @@ QUIET := OMP_NUM_THREADS=1 MALLOC_ARENA_MAX=2
 OFFLINE := HF_HUB_OFFLINE=1 $(QUIET)
 
 help:
-	@echo "make setup | serve | demo | test | lint | types | check | bench | docs | clean"
+	@echo "make setup | serve | demo | test | lint | types | audit | check | bench | docs | licences | clean"
 
 setup: .venv/starter.stamp
 
@@ -57,16 +57,25 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-check: lint types test
+# What is known against the versions in use. Where nobody can be asked, that is printed and no failure.
+audit: setup
+	$(BIN)/python -m tests.audit
+
+check: lint types audit test
 
 bench: setup
 	$(OFFLINE) $(BIN)/python -m loadtests.bench $(ARGS)
 
+# Figures of docs/models.md are taken anew by: python -m tests.compared > docs/compared.jsonl
 docs: setup
 	$(BIN)/serai docs settings > docs/settings.md
+	$(BIN)/python -m tests.models_page > docs/models.md
+
+licences: setup
+	$(BIN)/python -m tests.licences > docs/licences.md
 
 clean:
 	rm -rf dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup serve demo test lint types check bench docs clean
+.PHONY: help setup serve demo test lint types audit check bench docs licences clean

@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 
 from engine.actors.actor import Address, Mailbox
-from engine.actors.messages import Conclude, History, Intend, StateMessage
+from engine.actors.state_messages import Conclude, History, Intend, StateMessage
 from engine.errors import EngineError, StateChanged
 from engine.events import Acted
 from engine.wishes import Audited, Kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.adapters.family import Prepared, Preparer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
-from engine.requests import Item, Request, Task
+from engine.requests import EncodeOptions, Item, Options, OutputType, Request, Task
 
 
 def mismatch(item: Item, spec: ModelSpec, task: Task) -> InvalidInput | None:
@@ -57,6 +57,7 @@ def prepare_within(preparer: Preparer, spec: ModelSpec, request: Request) -> lis
     Raises what `Preparer.prepare` raises, and on encode, score and generate the first wrong item's error.
     """
     items, task = request.items, request.task
+    _refuse_other_outputs(spec, request.options)
     wrong = {
         index: error
         for index, item in enumerate(items)
@@ -68,6 +69,15 @@ def prepare_within(preparer: Preparer, spec: ModelSpec, request: Request) -> lis
     good = [item for i, item in enumerate(items) if i not in wrong] if wrong else items
     prepared = iter([too_costly(p, spec) for p in preparer.prepare(task, good, request.options)])
     return [wrong[i] if i in wrong else next(prepared) for i in range(len(items))]
+
+
+def _refuse_other_outputs(spec: ModelSpec, options: Options) -> None:
+    """Kinds of vector that the entry does not name; one that names none makes dense ones."""
+    makes = spec.outputs or (OutputType.DENSE,)
+    asked = options.output_types if isinstance(options, EncodeOptions) else ()
+    if other := [kind.value for kind in asked if kind not in makes]:
+        kinds = ", ".join(kind.value for kind in makes)
+        raise InvalidInput(f"{spec.id} gives no {', '.join(other)} vectors; output_types: {kinds}.")
 
 
 def _text_bytes(text: str, limit: int) -> int:

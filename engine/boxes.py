@@ -7,14 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from engine.actors.actor import Mailbox
-from engine.actors.messages import (
-    BatcherMessage,
-    MemoryMessage,
-    RecorderMessage,
-    RouterMessage,
-    StateMessage,
-    TelemetryMessage,
-)
+from engine.actors.messages import BatcherMessage, MemoryMessage, RouterMessage, TelemetryMessage
+from engine.actors.recorder_messages import RecorderMessage
+from engine.actors.state_messages import StateMessage
 from engine.conversation import Run
 
 ASKS = 10_000

@@ -72,6 +72,14 @@ class Catalog:
             raise InvalidInput(f"{spec.id} has no profile {profile!r}; it has: {known}")
         return spec, profile
 
+    def adapted(self, name: str) -> tuple[str, str | None]:
+        """`name` without the adapter that it names behind a colon, and that adapter."""
+        base, _, tail = name.partition(":")
+        if not tail:
+            return name, None
+        spec, _ = self.resolve(base)
+        return (base, tail) if tail in spec.loras else (name, None)
+
     def _nearest(self, name: str) -> str:
         names = [*self.models, *self.aliases]
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -207,6 +215,8 @@ def _leads_nowhere(to: str, models: Mapping[str, ModelSpec]) -> str | None:
 def _read(path: Path, wrong: list[str]) -> _Read:
     tree: yaml.Node | None = None
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise ValueError("this is no file; an entry of the catalogue is one")
         tree, held = yaml_text.read(path.read_text("utf-8"))
         return _Read(path, tree, _File.model_validate(held or {}))
     except YamlError as error:

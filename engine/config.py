@@ -48,6 +48,7 @@ _model = partial(_setting, "Models")
 _residency = partial(_setting, "Residency")
 _schedule = partial(_setting, "Scheduling")
 _queue = partial(_setting, "Queue")
+_batch = partial(_setting, "Batches")
 _record = partial(_setting, "Records")
 
 
@@ -88,7 +89,16 @@ class Settings(BaseModel):
         "0.10.1", "version", "Version told to clients that compare it with their own."
     )
     log_level: Literal["debug", "info", "warning", "error"] = _server("info", "level", "Least level logged.")
-    log_format: Literal["text", "json"] = _server("text", "format", "Lines for people or for machines.")
+    log_format: Literal["auto", "console", "json"] = _server(
+        "auto", "format", "Lines for people or for machines. `auto`: for people where stderr is a terminal."
+    )
+    otel_endpoint: Annotated[str | None, Maybe] = _server(
+        None,
+        "url",
+        "Where traces go over OTLP/HTTP, as `http://collector:4318/v1/traces`. Empty: nowhere. "
+        "Needs the extra `otel`.",
+    )
+    otel_sample: Share = _server(0.1, "share", "Share of the requests that bring no trace and are traced.")
     drain_limit: Seconds = _server(
         30.0, "duration", "Longest wait for requests in flight, when stopping and when draining a model."
     )
@@ -139,6 +149,17 @@ class Settings(BaseModel):
         None, "secret", "Token for the hub. `HF_TOKEN` is read too. Never shown."
     )
     extras: Words = _model((), "names", "Optional packs to use beside the default one.")
+    open_catalog: bool = _model(
+        False,
+        "yes or no",
+        "Whether a request may name a hub's repository that the catalogue lacks: its papers are read from "
+        "the hub's cache, or fetched with `online`, and an entry is written.",
+    )
+    sglang_python: Annotated[Folder | None, Maybe] = _model(
+        None,
+        "file",
+        "Interpreter of an environment that has SGLang. Empty: the one of `serai backends install sglang`.",
+    )
     tei_embed: Annotated[str | None, Maybe] = _model(
         None, "model", "Model that answers `/embed`, `/embed_all`, `/embed_sparse` at the root, as TEI does."
     )
@@ -190,6 +211,14 @@ class Settings(BaseModel):
     )
     preparation_threads: Count = _queue(2, "threads", "Threads that tokenise and decode.")
     preparation_backlog: Count = _queue(20000, "items", "Most items that wait for preparation.")
+
+    file_bytes: Bytes = _batch(200 * MiB, "bytes", "Largest file that may be uploaded for a batch.")
+    files_bytes: Bytes = _batch(
+        4 * GiB, "bytes", "Most bytes of all files together; what batches answer is written beyond it."
+    )
+    file_days: Count = _batch(30, "days", "How long files and batches are kept.")
+    batch_lines: Count = _batch(50_000, "lines", "Most lines of one batch.")
+    batches_at_once: Count = _batch(16, "batches", "Most batches of one caller that have not ended.")
 
     recording: bool = _record(True, "yes or no", "Whether each request leaves one row, without its content.")
     record_days: Count = _record(14, "days", "How long rows are kept.")

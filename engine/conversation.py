@@ -2,7 +2,8 @@
 
 The pure cores take these in and give them out; a slot may be a thread, a child process or another
 machine, since all that goes to a runner and comes back survives a msgpack round trip. Payloads travel
-beside the messages, by reference. The messages that carry a reply are in `engine/actors/messages.py`.
+beside the messages, by reference. The messages that carry a reply are in `engine/actors/messages.py`
+and beside it.
 """
 
 from __future__ import annotations

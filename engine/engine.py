@@ -13,6 +13,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from engine.access.access import Access
 from engine.actors.actor import Address, Mailbox, Reply
 from engine.actors.messages import Estimate, RouterMessage, Spell, Submit, Tokenize
+from engine.adopting.opened import Opened
+from engine.batches.batches import Batches
 from engine.catalog import Catalog
 from engine.closely import Closely
 from engine.config import Settings
@@ -40,11 +42,15 @@ class Engine:
         operators: Operators,
         telemetry: Address[AnswerEncoded],
         view: Callable[[], EngineView],
-        metrics: Callable[[], bytes],
+        metrics: Callable[[bool], bytes],
         access: Access,
         closely: Closely,
         recordings: Recordings,
+        batches: Batches,
+        opened: Opened,
     ) -> None:
+        self.batches = batches
+        self._opened = opened
         self.closely = closely
         self.recordings = recordings
         self.operators = operators
@@ -75,6 +81,7 @@ class Engine:
         self.recordings.seen(request)
         try:
             with _in_time(request):
+                await self._opened.need(request.model)
                 return await self._router.ask(Submit, request=request)
         finally:
             self._leave()
@@ -90,6 +97,8 @@ class Engine:
         reply: Reply[Response] = Reply(send.close)
         try:
             with send, receive:
+                with _in_time(request):
+                    await self._opened.need(request.model)
                 self._router.post(reply, Submit(reply, request, send))
                 while (delta := await _next(receive, request)) is not None:
                     yield delta
@@ -144,7 +153,7 @@ class Engine:
 
     def metrics(self) -> bytes:
         """Prometheus' text format."""
-        return self._metrics() + self.access.exposition()
+        return self._metrics(self.accepting) + self.access.exposition()
 
     async def load(self, model: str, who: str = "operator", reason: str = "") -> None:
         """Make it resident. Returns when it is."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, model_validator
 
 from engine import schedule
 from engine.quantities import Count, Real, Seconds
 from engine.requests import OutputType, ServiceClass, Task
 
-ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?$", max_length=200)]
-Route = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?(:[A-Za-z0-9_\-]+)?$", max_length=300)]
+_ID = r"^[A-Za-z0-9][\w.\-]*(/\.*[\w\-][\w.\-]*)?"
+"""No part is dots alone: ids become parts of paths."""
+ModelId = Annotated[str, Field(pattern=rf"{_ID}$", max_length=200)]
+Route = Annotated[str, Field(pattern=rf"{_ID}(:[A-Za-z0-9_\-]+)?$", max_length=300)]
 
 Few = Annotated[Count, Field(le=10**9)]
 Many = Annotated[Count, Field(le=10**15)]
@@ -25,10 +28,26 @@ def _time(written: str) -> str:
     return written
 
 
+def _finite(value: Any) -> Any:
+    """What families are told is written as JSON too, which has no other numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number that can be used")
+    if isinstance(value, bytes):
+        raise ValueError("bytes are no text")
+    if isinstance(value, Mapping):
+        for each in value.values():
+            _finite(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _finite(each)
+    return value
+
+
 def _one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+FamilyOptions = Annotated[Mapping[str, Any], AfterValidator(_finite)]
 Times = Annotated[tuple[Annotated[str, AfterValidator(_time)], ...], BeforeValidator(_one_or_more)]
 
 
@@ -82,16 +101,34 @@ class Limits(Strict):
     """Generation: at most so many sequences at once."""
 
 
+Backend = Literal["torch", "onnx", "onnx-int8"]
+ONNX_GRAPHS: Mapping[str, str] = {
+    "cross_encoder": "onnx_sequence",
+    "text_classifier": "onnx_sequence",
+    "text_encoder": "onnx_encoder",
+    "token_classifier": "onnx_tokens",
+}
+"""By family that ONNX Runtime can run: the conversion that makes its graph."""
+
+
 class Profile(Strict):
     """Other defaults for the same model, addressed as `model:profile`.
 
     `options` and `limits` share the weights; `dtype` and `backend` make a second resident.
     """
 
-    options: Mapping[str, Any] = {}
+    options: FamilyOptions = {}
     limits: Limits | None = None
     dtype: str | None = None
-    backend: str | None = None
+    backend: Backend | None = None
+
+
+class Lora(Strict):
+    """An adapter of the entry's model: a directory as PEFT saves it, with safetensors."""
+
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    licence: str = "unknown"
+    description: str = ""
 
 
 class ModelSpec(Strict):
@@ -107,10 +144,10 @@ class ModelSpec(Strict):
     pooling: Literal["mean", "cls", "last", "weighted", "max"] | None = None
     normalize: bool = True
     matryoshka: tuple[Few, ...] = ()
-    prompts: Mapping[str, str] = {}
+    prompts: Mapping[StrictStr, StrictStr] = {}
     """`query`, `document` and `instruction` templates."""
     overflow: Literal["truncate_text", "error", "window"] = "truncate_text"
-    labels: Mapping[str, str] = {}
+    labels: Mapping[StrictStr, StrictStr] = {}
     """What callers may ask for, in lower case -> what the model calls it; `a|b` where it is several."""
     activation: Literal["raw", "sigmoid"] = "raw"
     dtype: Literal["float32", "float16", "bfloat16", "auto"] = "float32"
@@ -134,14 +171,34 @@ class ModelSpec(Strict):
     preheat: Times = ()
     unload: Times = ()
     profiles: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]+$")], Profile] = {}
+    loras: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]*$", max_length=100)], Lora] = {}
+    """Adapters by name, asked for as `options.lora_id` or as `model:name`."""
+    lora_room: Many | None = None
+    """Bytes on the device for adapters, at least for the largest; None: for all of them at once."""
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     licence: str = "unknown"
     attribution: str | None = None
     description: str = ""
     notes: str = ""
     trust_remote_code: bool = False
-    options: Mapping[str, Any] = {}
+    backend: Backend = "torch"
+    """What runs it; the others are for the families of ONNX_GRAPHS."""
+    options: FamilyOptions = {}
     """What only the family knows."""
+
+    @model_validator(mode="after")
+    def _names_apart(self) -> Self:
+        if both := {"default", *self.profiles} & self.loras.keys():
+            raise ValueError(f"{both.pop()} cannot be the name of an adapter; it is one of a profile")
+        return self
+
+    @model_validator(mode="after")
+    def _can_run(self) -> Self:
+        asked = {self.backend, *(profile.backend or "torch" for profile in self.profiles.values())}
+        if asked != {"torch"} and self.family not in ONNX_GRAPHS:
+            able = ", ".join(sorted(ONNX_GRAPHS))
+            raise ValueError(f"backend: {self.family} is run by torch alone; ONNX Runtime runs {able}")
+        return self
 
     @property
     def default_class(self) -> ServiceClass:
@@ -152,7 +209,8 @@ class ModelSpec(Strict):
         if profile is None:
             return self.id
         chosen = self.profiles[profile]
-        return "@".join([self.id, *[p for p in (chosen.dtype, chosen.backend) if p]])
+        backend = chosen.backend if chosen.backend != self.backend else None
+        return "@".join([self.id, *[p for p in (chosen.dtype, backend) if p]])
 
     def profiled(self, profile: str | None) -> ModelSpec:
         """This entry with the profile's own values in place of its own."""
@@ -164,5 +222,6 @@ class ModelSpec(Strict):
                 "options": {**self.options, **chosen.options},
                 **({"limits": chosen.limits} if chosen.limits else {}),
                 **({"dtype": chosen.dtype} if chosen.dtype else {}),
+                **({"backend": chosen.backend} if chosen.backend else {}),
             }
         )

@@ -179,10 +179,26 @@ class UnknownRecording(EngineError):
     code = "NOT_FOUND"
 
 
+class UnknownFile(EngineError):
+    """There is no such file or batch, or it belongs to somebody else."""
+
+    code = "NOT_FOUND"
+
+
+class StorageFull(EngineError):
+    """There is no room on disk for this."""
+
+    code = "STORAGE_FULL"
+
+
 class InferenceFailed(EngineError):
     """The model failed on this input."""
 
     code = "INFERENCE_ERROR"
+
+
+class NotFinite(InferenceFailed):
+    """The model's result for this input is not a finite number."""
 
 
 class RunnerCrashed(EngineError):

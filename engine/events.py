@@ -42,6 +42,7 @@ class RequestDone(msgspec.Struct, frozen=True, gc=False):
     degraded_from: str | None = None
     bytes_in: int = 0  # of what the client sent, text at four bytes a character
     profile: str | None = None
+    truncated: int = 0  # inputs that were cut to the model's length
 
     @classmethod
     def refused(

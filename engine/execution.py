@@ -8,16 +8,23 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from engine.adapters.family import GenerativeModel, Model, Prepared, Progressed
+from engine.adapters.family import (
+    GenerativeModel,
+    Interruptible,
+    Model,
+    Parkable,
+    Prepared,
+    Progressed,
+)
 from engine.devices.device import Device, DeviceLost
 from engine.devices.failures import out_of_memory
-from engine.errors import EngineError, InferenceFailed, ResourceExhausted
+from engine.errors import EngineError, InferenceFailed, NotFinite, ResourceExhausted
 from engine.requests import Encoded, Output, Scored
 
 log = logging.getLogger(__name__)
@@ -29,13 +36,27 @@ class Executed:
     out_of_memory: bool = False
 
 
-def execute(model: Model, jobs: Sequence[Prepared], device: Device) -> Executed:
+Wanted = Sequence[Callable[[], bool]]
+"""Of each job, whether anybody waits for it still."""
+
+
+def execute(model: Model, jobs: Sequence[Prepared], device: Device, wanted: Wanted = ()) -> Executed:
     """One output or error per job, in order. A batch that raises is halved until the culprit is alone.
 
-    Raises DeviceLost.
+    A result that is not finite is made once more in float32, where the weights have less. Raises
+    DeviceLost.
     """
+    executed = _halving(model, jobs, device, wanted)
+    outputs = executed.outputs
+    if any(isinstance(output, NotFinite) for output in outputs) and _holds_halves(model):
+        pairs = zip(outputs, jobs, strict=True)
+        outputs = [_wider(model, job, device, o) if isinstance(o, NotFinite) else o for o, job in pairs]
+    return Executed(outputs, executed.out_of_memory)
+
+
+def _halving(model: Model, jobs: Sequence[Prepared], device: Device, wanted: Wanted) -> Executed:
     try:
-        outputs = list(model.run(jobs))
+        outputs = list(_run(model, jobs, wanted))
         if len(outputs) != len(jobs):
             raise InferenceFailed(f"The model gave {len(outputs)} results for {len(jobs)} inputs.")
         return Executed([_finite(output) for output in outputs])
@@ -43,12 +64,19 @@ def execute(model: Model, jobs: Sequence[Prepared], device: Device) -> Executed:
         exhausted = _judged(error, device)
         if len(jobs) == 1:
             return Executed([_explained(error, exhausted)], exhausted)
-        log.warning("a batch of %d failed and is halved: %r", len(jobs), error)
+        log.warning("a batch of %d failed and is halved: %s", len(jobs), type(error).__name__)
     # Not in the handler: the error's frames hold the failed batch's tensors.
     middle = len(jobs) // 2
-    first, second = execute(model, jobs[:middle], device), execute(model, jobs[middle:], device)
+    first = _halving(model, jobs[:middle], device, wanted[:middle])
+    second = _halving(model, jobs[middle:], device, wanted[middle:])
     exhausted = exhausted or first.out_of_memory or second.out_of_memory
     return Executed(first.outputs + second.outputs, exhausted)
+
+
+def _run(model: Model, jobs: Sequence[Prepared], wanted: Wanted) -> Sequence[Output | EngineError]:
+    if wanted and isinstance(model, Interruptible):
+        return model.run_while(jobs, wanted)
+    return model.run(jobs)
 
 
 def advance(
@@ -112,7 +140,29 @@ def _finite(output: Output | EngineError) -> Output | EngineError:
             good = all(_all_finite(v) for v in values if v is not None)
         case _:
             return output
-    return output if good else InferenceFailed("The model's result for this input is not a finite number.")
+    return output if good else NotFinite()
+
+
+def _holds_halves(model: Model) -> bool:
+    if not isinstance(model, Parkable):
+        return False
+    from engine.adapters.forward import exact  # imports torch, which such a model has
+
+    return exact.holds_halves(model.tensors())
+
+
+def _wider(model: Model, job: Prepared, device: Device, failed: NotFinite) -> Output | EngineError:
+    """The job once more, alone, in float32; or `failed` where that does no better. Raises DeviceLost."""
+    from engine.adapters.forward import exact
+
+    try:
+        with exact.InFloat32():  # type: ignore[no-untyped-call]
+            (output,) = model.run([job])
+    except Exception as error:
+        _judged(error, device)
+        log.warning("an input failed in float32 too: %s", type(error).__name__)
+        return failed
+    return _finite(output)
 
 
 def _all_finite(values: Any) -> bool:

@@ -72,6 +72,9 @@ def check(request: Request, spec: ModelSpec) -> None:
     """Whether the model can do this at all. Raises InvalidInput naming what it can do."""
     if request.task not in spec.tasks:
         raise InvalidInput(f"{spec.id} cannot {request.task}; it can: {', '.join(spec.tasks)}.")
+    if (lora := request.options.lora) is not None and lora not in spec.loras:
+        there = ", ".join(sorted(spec.loras)) or "none"
+        raise InvalidInput(f"{spec.id} has no adapter {lora[:100]!r}; it has: {there}.")
     if not request.items:
         raise InvalidInput("items is empty; send at least one.")
 

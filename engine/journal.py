@@ -43,6 +43,8 @@ class Journal:
     batches: deque[BatchDone] = field(default_factory=lambda: deque(maxlen=BATCHES))
     changes: deque[ResidencyChanged] = field(default_factory=lambda: deque(maxlen=CHANGES))
     models: dict[str, Tally] = field(default_factory=dict)
+    by_id: dict[str, RequestDone] = field(default_factory=dict)
+    """Those of `requests`; of two with one id the later."""
     ended: int = 0
     """Requests since the start: who reads the newest again and again knows by it how many are new."""
     changed: int = 0
@@ -66,7 +68,10 @@ class Journal:
         return (done for done, _ in zip(reversed(self.requests), range(count), strict=False))
 
     def _request(self, done: RequestDone) -> None:
+        if len(self.requests) == REQUESTS and self.by_id.get(self.requests[0].request) is self.requests[0]:
+            del self.by_id[self.requests[0].request]
         self.requests.append(done)
+        self.by_id[done.request] = done
         self.ended += 1
         if done.outcome not in GOOD:
             self.failed.append(done)

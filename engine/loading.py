@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
-from engine.adapters.family import Family, GenerativeModel, Model, Parkable
+from engine.adapters.family import Family, GenerativeModel, Model, Parkable, Sleeping
 from engine.catalog import ModelSpec
+from engine.devices.asleep import Asleep
 from engine.devices.device import Device, Parked
 from engine.errors import EngineError, Failure, LoadFailed
 from engine.memory.footprint import Footprint
@@ -36,7 +37,7 @@ class Loading:
         self._locate = locate
         self._family = family
         self._opening = opening
-        self._aside: dict[str, tuple[str, Parked]] = {}
+        self._aside: dict[str, tuple[str, Parked | Asleep]] = {}
 
     async def inspect(self, unit: str) -> Footprint:
         spec = self._units.spec(unit)
@@ -50,9 +51,13 @@ class Loading:
         """The model is among those that are there. Raises whatever its adapter or the device raises."""
         where = self._devices[device]
         if from_host and unit in self._aside:
-            _, parked = self._aside[unit]
-            self._models[unit, device] = await where.restore(unit, parked)
-            return
+            home, parked = self._aside[unit]
+            if not isinstance(parked, Asleep):
+                self._models[unit, device] = await where.restore(unit, parked)
+                return
+            if home == device:
+                self._models[unit, device] = await where.load(unit, parked.wake)
+                return
         spec = self._units.spec(unit)
 
         def load() -> Model | GenerativeModel:
@@ -72,6 +77,16 @@ class Loading:
                 await self.drop(unit)
                 self._aside[unit] = (device, parked)
                 return parked.nbytes
+        if keep and isinstance(model, Sleeping):
+            asleep = Asleep(model)
+            try:
+                await where.unload(unit, asleep.begin)
+            except Exception:
+                log.exception("%s could not be put to sleep", unit)
+                return 0
+            await self.drop(unit)
+            self._aside[unit] = (device, asleep)
+            return asleep.nbytes
         try:
             await where.unload(unit, model.unload)
         except Exception:
@@ -83,10 +98,16 @@ class Loading:
         if unit not in self._aside:
             return
         device, parked = self._aside.pop(unit)
+        where = self._devices[device]
         try:
-            await self._devices[device].forget(parked)
+            await (where.unload(unit, parked.end) if isinstance(parked, Asleep) else where.forget(parked))
         except Exception:
             log.exception("the host memory of %s was not given back cleanly", unit)
+
+    async def close(self) -> None:
+        """Give back all that waits in host memory, and the processes that sleep."""
+        for unit in tuple(self._aside):
+            await self.drop(unit)
 
     async def abandon(self, unit: str, device: str) -> None:
         """Its device is lost: nobody can say what unloading does, but the model's other memory is freed."""

@@ -17,6 +17,8 @@ from engine.devices.device import Device
 from engine.memory.placement import alarm
 from engine.memory.residency import Residency, Resident
 from engine.orders import CATALOGUE, EVERY_MODEL, RECORDINGS
+from engine.requests import ServiceClass
+from engine.scheduling.lanes import Lane
 from engine.units import Units
 from engine.view import DeviceView, EngineView, ModelView, ResidencyView
 
@@ -38,6 +40,10 @@ class _Index:
     ever: dict[str, list[str]] = field(default_factory=dict)  # those that have left too
     residents: dict[str, list[Resident]] = field(default_factory=dict)  # by unit
     running: Counter[str] = field(default_factory=Counter)  # jobs by unit
+
+
+NOBODY = {each.name.lower(): 0 for each in ServiceClass}
+"""Jobs that wait, of the many models that nobody asks for."""
 
 
 class Looking:
@@ -134,12 +140,13 @@ class Looking:
             residencies=tuple(self._residency(r, index) for r in there if r.state is not Residency.ABSENT),
             waiting=sum(map(len, lanes)),
             waiting_cost=sum(lane.cost for lane in lanes),
+            waiting_by_class=_by_class(lanes) if lanes else NOBODY,
             oldest=max((now - lane.oldest_arrival() for lane in lanes if len(lane)), default=0.0),
             in_flight=sum(index.running[unit] for unit in units),
             loads=sum(changes[unit, "loaded"] for unit in index.ever.get(spec.id, ())),
             evictions=sum(changes[unit, "evicted"] for unit in index.ever.get(spec.id, ())),
             last_error=_error(failed) if failed else None,
-            paused=self.paused(spec.id),
+            paused=not self._router.paused.isdisjoint((spec.id, EVERY_MODEL)),
         )
 
     def _residency(self, resident: Resident, index: _Index) -> ResidencyView:
@@ -202,3 +209,7 @@ def _error(resident: Resident) -> dict[str, object]:
         "attempts": resident.attempts,
         "permanent": bool(failure.details.get("permanent", False)),
     }
+
+
+def _by_class(lanes: Collection[Lane]) -> dict[str, int]:
+    return {each.name.lower(): sum(lane.count(each) for lane in lanes) for each in ServiceClass}

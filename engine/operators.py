@@ -6,35 +6,34 @@ An act goes on when whoever asked for it leaves: half of it would be worse.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import TypeVar, assert_never
+from pathlib import Path
+from typing import Any, TypeVar, assert_never
 
 import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
-from anyio.lowlevel import checkpoint
 
-from engine import catalog as catalogues
 from engine.actors.actor import Mailbox, Reply
 from engine.actors.messages import Pause, Resume, RouterMessage
+from engine.adjustments import Adjustments
 from engine.audit import Audit, Deed
-from engine.catalog import Catalog, CatalogError, ModelSpec
-from engine.catalog_changes import CatalogChange, compare, meanwhile
+from engine.catalog import ModelSpec
+from engine.catalog_changes import compare, with_entry
+from engine.cataloguing import Cataloguing
 from engine.changeover import Changeover
-from engine.errors import CatalogRejected, EngineError, InvalidInput, StillBusy, Stopped
+from engine.errors import EngineError, InvalidInput, StillBusy, Stopped
 from engine.offload import Offload
-from engine.orders import CATALOGUE, EVERY_MODEL, Action, CatalogDone, Done, Order
+from engine.orders import CATALOGUE, EVERY_MODEL, Action, CatalogDone, Done, Order, Previewed
+from engine.own_entries import parse
 from engine.presence import Presence
-from engine.units import Units, on_devices, units_of
+from engine.units import Units, units_of
 from engine.view import CatalogView
 from engine.wishes import Audited, Closed, Kept, Opened, Pinned, Unpinned
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-CHANGED = "its entry in the catalogue's files"
 
 
 class Operators:
@@ -51,22 +50,32 @@ class Operators:
         left: Callable[[Collection[str]], dict[str, int]],
         paused: Callable[[str], bool],
         drain_limit: float,
+        adjustments: Adjustments,
+        own: Path,
     ) -> None:
+        """`own` is the directory of entries that are added while serving."""
         self.audit = audit
         self.pins = presence.pins
-        self._complaints: tuple[str, ...] = ()
-        self._last_change: CatalogDone | None = None
         self._units = units
-        self._kinds = frozenset(kinds)
         self._changeover = changeover
         self._presence = presence
         self._router = router
-        self._opening = opening
         self._left = left
         self._paused = paused
         self._gate = anyio.Lock()
         """Who is paused changes in the same order here and on disk."""
         self._drain_limit = drain_limit
+        self._adjustments = adjustments
+        self._catalogue = Cataloguing(
+            units=units,
+            kinds=kinds,
+            audit=audit,
+            changeover=changeover,
+            adjustments=adjustments,
+            opening=opening,
+            own=own,
+            come_again=self._pin_again,
+        )
         self._tasks: TaskGroup
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
@@ -83,6 +92,9 @@ class Operators:
         else:
             spec, profile = self._units.catalog.resolve(order.model)
             model, target = spec.id, spec.unit(profile)
+            if order.action is Action.ADJUST:
+                target = f"{model}:{profile}" if profile else model
+                self._adjustments.wished(target, order.changes)
         deed = Deed(order.action, target, model, order.who, order.reason)
         self.audit.begin(deed, order.if_version)
         price = await self._apart(lambda: self._act(order, deed))
@@ -94,18 +106,43 @@ class Operators:
         """Read the files again, and serve what they say now. Raises CatalogRejected with every complaint."""
         deed = Deed("reload", CATALOGUE, CATALOGUE, who, reason)
         self.audit.begin(deed, if_version)
-        return await self._apart(lambda: self._reload(deed))
+        return await self._apart(lambda: self._catalogue.reload(deed))
+
+    async def add_entry(
+        self, text: str, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        """Serve one more entry, kept in a file of its own. Raises CatalogRejected, InvalidInput."""
+        entry = parse(text)
+        deed = Deed("add-entry", entry.spec.id, CATALOGUE, who, reason)
+        self.audit.begin(deed, if_version)
+        return await self._apart(lambda: self._catalogue.add(entry, deed))
+
+    async def remove_entry(
+        self, model: str, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        """Of one that was added so. Raises UnknownModel, InvalidInput, CatalogRejected."""
+        deed = Deed("remove-entry", model, CATALOGUE, who, reason)
+        self.audit.begin(deed, if_version)
+        return await self._apart(lambda: self._catalogue.remove(model, deed))
+
+    async def preview_entry(self, text: str) -> Previewed:
+        """What would change with it. Raises CatalogRejected, InvalidInput."""
+        return await self._catalogue.preview(parse(text))
+
+    async def added_entries(self) -> frozenset[str]:
+        """Models whose entries were added so."""
+        return await self._catalogue.added()
 
     def catalog(self) -> CatalogView:
-        """What is served, and how its files are."""
-        catalog = self._units.catalog
-        return CatalogView(
-            directories=tuple(map(str, catalog.directories)),
-            models=len(catalog),
-            version=self.audit.version(CATALOGUE),
-            complaints=self._complaints,
-            last_change=self._last_change,
-        )
+        return self._catalogue.view()
+
+    def adjusted(self, target: str) -> Mapping[str, Any]:
+        """What operators changed of a model's limits, class and share, or of a profile's limits."""
+        return self._adjustments.of(target)
+
+    def entry(self, model: str) -> ModelSpec:
+        """As the files have it, without what is adjusted."""
+        return self._adjustments.entries.models[model]
 
     def version(self, model: str) -> int:
         """The number of the last act on the model with this id."""
@@ -134,6 +171,8 @@ class Operators:
                 await self.audit.of(deed, lambda: self._drain(model, deed))
             case Action.RELOAD:
                 await self.audit.of(deed, lambda: self._renew(model))
+            case Action.ADJUST:
+                await self._adjust(order, deed)
             case _:
                 assert_never(order.action)
         return ()
@@ -178,54 +217,25 @@ class Operators:
         for version in there:
             await self._presence.unload(version)
 
+    async def _adjust(self, order: Order, deed: Deed) -> None:
+        """At once; a model that generates sets memory aside by its limits, and is loaded anew."""
+        async with self._changeover.lock:
+            wish = self._adjustments.wished(deed.target, order.changes)
+            spec = self._adjustments.entry(wish)
+            change = compare(self._units.catalog, with_entry(self._units.catalog, spec))
+
+            async def do() -> None:
+                if change.replaced:
+                    await self._changeover.replace(spec)
+                else:
+                    self._changeover.serve(with_entry(self._units.catalog, spec))
+                self._adjustments.keep(wish)
+
+            await self.audit.of(deed, do, wish)
+
     async def _renew(self, model: str) -> None:
         async with self._changeover.lock:
             await self._changeover.replace(self._units.catalog.resolve(model)[0])
-
-    async def _reload(self, deed: Deed) -> CatalogDone:
-        async with self._changeover.lock:
-            return await self.audit.of(deed, lambda: self._apply(deed.who))
-
-    async def _apply(self, who: str) -> CatalogDone:
-        old, new = self._units.catalog, await self._read()
-        change = compare(old, new)
-        self._changeover.serve(meanwhile(old, new, change.replaced))
-        replaced, rolled_back = [], {}
-        for name in change.replaced:
-            deed = Deed("replace", name, name, who, CHANGED)
-            try:
-                await self.audit.note(deed, partial(self._changeover.replace, new.models[name]))
-                replaced.append(name)
-            except EngineError as error:
-                log.error("%s is served as before, its new version failed: %s", name, error)
-                rolled_back[name] = error.message
-        await self._tell(change, who)
-        for name in change.added:
-            await self._pin_again(new.models[name])
-        done = CatalogDone(change.added, change.removed, change.revised, tuple(replaced), rolled_back)
-        self._last_change = done
-        log.info("the catalogue has changed: %s", done)
-        return done
-
-    async def _tell(self, change: CatalogChange, who: str) -> None:
-        """What took effect at once is in the audit of each model too."""
-        told = {"add": change.added, "remove": change.removed, "revise": change.revised}
-        for action, names in told.items():
-            for name in names:
-                await self.audit.note(Deed(action, name, name, who, CHANGED), checkpoint)
-
-    async def _read(self) -> Catalog:
-        directories, families = self._units.catalog.directories, self._units.catalog.families
-        if not directories:
-            raise CatalogRejected("This catalogue was made without files; there is nothing to read again.")
-        try:
-            read = await self._opening(partial(catalogues.load, directories, families))
-        except CatalogError as error:
-            self._complaints = tuple(error.complaints)
-            text = f"Nothing was changed. {len(error.complaints)} complaints: {error}"
-            raise CatalogRejected(text, complaints=error.complaints) from None
-        self._complaints = ()
-        return on_devices(read, self._kinds)
 
     async def _pin_again(self, spec: ModelSpec) -> None:
         """An entry that was gone is there again, and so are its pins."""

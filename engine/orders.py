@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.catalog import ModelSpec
+    from engine.catalog_changes import CatalogChange
 
 EVERY_MODEL = "*"
 """In place of a model's name: all of them."""
@@ -24,6 +30,7 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RELOAD = "reload"
+    ADJUST = "adjust"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Order:
     device: str | None = None
     min_slots: int = 1
     if_version: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Of adjust: limits, `weight` and `service_class` by name; None is as the entry says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,17 @@ class Done:
 
     version: int
     no_longer_fits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Previewed:
+    """What a new entry would be and change; `before` is the entry in whose place it comes."""
+
+    spec: ModelSpec
+    before: ModelSpec | None
+    change: CatalogChange
+    path: str
+    """Of the file that would hold it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from sqlite_utils import Database
 
 from engine.actors import recorder, state_store
 from engine.adapters.family import Family, family
+from engine.adapters.lora.family import with_adapters
+from engine.backends.environment import on_this_machine
 from engine.catalog import Catalog, ModelSpec
 from engine.config import Settings, SettingsError
 from engine.devices import host
@@ -145,10 +147,14 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
     except SettingsError:
         lock.release()
         raise
+
+    def locate(spec: ModelSpec) -> Path:
+        return sources.locate(spec, among=catalog)
+
     return Parts(
         devices=tuple(devices),
-        locate=lambda spec: sources.locate(spec, among=catalog),
-        family=family,
+        locate=locate,
+        family=lambda name: with_adapters(on_this_machine(family(name), settings), locate),
         opening=Threads(4),
         preparing=Threads(settings.preparation_threads),
         state=state,

@@ -6,6 +6,7 @@ process a reference is a key of these two tables.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.adapters.family import Prepared
@@ -16,6 +17,8 @@ from engine.requests import Output
 class Payloads:
     prepared: dict[str, Prepared] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
+    wanted: Callable[[str], bool] = lambda job: True
+    """Whether anybody waits for this job still, as the table of replies knows. Any thread may ask."""
 
     def drop(self, job: str) -> None:
         """The job is over, however it ended."""

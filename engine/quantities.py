@@ -20,6 +20,7 @@ _SIZES = {
     "gib": 2**30,
     "tib": 2**40,
 }
+_MOST = 2.0**63
 _DURATIONS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*([A-Za-z]*)\s*")
 
@@ -29,6 +30,8 @@ def size(written: object) -> int:
     number, unit = _parts(written)
     if unit.lower() not in _SIZES:
         raise ValueError(f"{written!r} is no size; write bytes, or 512MB, 2GiB")
+    if number > _MOST:
+        raise ValueError(f"{str(written)[:100]!r} is more than any machine has")
     return math.ceil(number * _SIZES[unit.lower()])
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 
 from engine.actors.actor import Mailbox
-from engine.actors.messages import (
+from engine.actors.recorder_messages import (
     DeleteRecording,
     ExportRecording,
     ImportRecording,
@@ -67,9 +67,11 @@ class Recordings:
 
     async def stop(self, who: str = "operator", reason: str = "") -> str:
         """The name of what ran."""
-        box = self._box()
+        box, learned = self._box(), self._snapshotting.learned()
         name = self.view.running.name if self.view.running else ""
-        return await self._audited("stop recording", name, who, reason, lambda: box.ask(StopRecording))
+        return await self._audited(
+            "stop recording", name, who, reason, lambda: box.ask(StopRecording, learned=learned)
+        )
 
     async def infos(self) -> list[RecordingInfo]:
         """The newest first."""
@@ -111,6 +113,10 @@ class Recordings:
         await self._audited(
             "import recording", name, who, reason, lambda: box.ask(ImportRecording, name=name, path=path)
         )
+
+    async def noted(self, action: str, name: str, who: str, reason: str, do: Callable[[], Awaitable[T]]) -> T:
+        """What is done with a recording elsewhere, a replay or a plan, in the history of those here."""
+        return await self._audited(action, name, who, reason, do)
 
     def _box(self) -> Mailbox[RecorderMessage]:
         if self._recorder is None:

@@ -76,6 +76,7 @@ class EncodeOptions:
     pooling: str | None = None
     dimensions: int | None = None
     overflow: Overflow = Overflow.DEFAULT
+    lora: str | None = None  # an adapter of the entry; None: the model as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class ScoreOptions:
     instruction: str | None = None
     activation: str | None = None  # raw | sigmoid; None: as the catalogue entry says
     overflow: Overflow = Overflow.DEFAULT
+    lora: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class ExtractOptions:
     instruction: str | None = None
     overflow: Overflow = Overflow.DEFAULT
     extra: Mapping[str, Any] = field(default_factory=dict)  # what only one family knows
+    lora: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ class GenerateOptions:
     tools: tuple[Mapping[str, Any], ...] = ()  # functions that a conversation's answer may call
     grammar: Grammar | None = None
     top_logprobs: int | None = None  # None: no chances; 0: of the chosen tokens; more: of the likeliest too
+    lora: str | None = None
 
     @property
     def held_bytes(self) -> int:
@@ -162,6 +166,7 @@ class Usage:
     images: int = 0
     pages: int = 0
     truncated: int = 0  # inputs that were cut to the model's length
+    audio_ms: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -170,6 +175,7 @@ class Usage:
             self.images + other.images,
             self.pages + other.pages,
             self.truncated + other.truncated,
+            self.audio_ms + other.audio_ms,
         )
 
 

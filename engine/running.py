@@ -14,16 +14,10 @@ from sqlite_utils import Database
 
 from engine.actors import state_store
 from engine.actors.actor import Mailbox, Reply, supervise
-from engine.actors.messages import (
-    Flush,
-    KeepCurves,
-    KeepWorkspaces,
-    MemoryMessage,
-    Pause,
-    Pin,
-    StateMessage,
-)
+from engine.actors.messages import MemoryMessage, Pause, Pin
 from engine.actors.recorder import Recorder
+from engine.actors.recorder_messages import Flush
+from engine.actors.state_messages import KeepCurves, KeepWorkspaces, StateMessage
 from engine.boxes import Boxes, open_boxes
 from engine.catalog import Catalog
 from engine.config import Settings
@@ -185,6 +179,7 @@ async def _close(parts: Parts, boxes: Boxes, wired: Wired) -> None:
             await parts.opening(model.unload)
         except Exception:
             log.exception("a model did not unload cleanly")
+    await wired.loading.close()
     if parts.traffic is not None:
         await boxes.recorder.ask(Flush)
     if parts.state is not None:

@@ -1,4 +1,4 @@
-"""How the server is when a recording begins: what a plan needs to stand on. Plain data."""
+"""How the server is when a recording begins, and what it had learned at its end. Plain data."""
 
 from __future__ import annotations
 
@@ -46,6 +46,13 @@ class Snapshotting:
             "models": [spec.model_dump(mode="json", exclude_defaults=True) for spec in self._units.catalog],
             "pins": [asdict(pin) for pin in self._pins.values()],
             "residents": self._residents(),
+            **self.learned(),
+        }
+
+    def learned(self) -> dict[str, Any]:
+        """What is known better when a recording ends than when it began."""
+        held = self._custody.held
+        return {
             "footprints": {base(unit): asdict(found) for unit, found in held.footprints.items()},
             "curves": [
                 {"unit": base(unit), "device": device, "points": curve.points()}
@@ -55,6 +62,15 @@ class Snapshotting:
             "workspaces": [
                 {"unit": base(unit), "device": device, "seen": seen}
                 for (unit, device), seen in self._custody.learned().items()
+            ],
+            "loads": [
+                {
+                    "unit": base(r.unit),
+                    "device": r.device,
+                    "load_seconds": r.load_seconds,
+                    "restore_seconds": r.restore_seconds,
+                }
+                for r in held.residents.values()
             ],
         }
 
@@ -69,7 +85,7 @@ class Snapshotting:
         }
 
     def _residents(self) -> list[dict[str, Any]]:
-        """Units that were ever on a device, and what coming there took."""
+        """Units that were ever on a device."""
         now = anyio.current_time()
         return [
             {
@@ -79,8 +95,6 @@ class Snapshotting:
                 "pinned": r.pinned,
                 "idle": max(0.0, now - r.last_used),
                 "demand": r.demand,
-                "load_seconds": r.load_seconds,
-                "restore_seconds": r.restore_seconds,
             }
             for r in self._custody.held.residents.values()
         ]

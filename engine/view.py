@@ -35,6 +35,7 @@ class ModelView:
     residencies: tuple[ResidencyView, ...] = ()
     waiting: int = 0  # jobs
     waiting_cost: int = 0
+    waiting_by_class: Mapping[str, int] = field(default_factory=dict)  # jobs
     oldest: float = 0.0  # seconds that the oldest job has waited
     in_flight: int = 0
     loads: int = 0

@@ -8,20 +8,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from engine.access import rows
-from engine.access.access import Access, StateBox
-from engine.actors import state_store
 from engine.actors.actor import Actor, Address
 from engine.actors.batcher import Batcher
 from engine.actors.memory_manager import MemoryManager
-from engine.actors.messages import (
-    Event,
-)
+from engine.actors.messages import Event
 from engine.actors.model_runner import ModelRunner
 from engine.actors.router import Intake, Router
 from engine.actors.telemetry import Telemetry
 from engine.adapters.family import GenerativeModel, Model
-from engine.audit import Audit
+from engine.adjustments import Adjustments
+from engine.adopting.opened import Opened
 from engine.boxes import Boxes
 from engine.catalog import Catalog
 from engine.changeover import Changeover
@@ -30,7 +26,9 @@ from engine.config import Settings
 from engine.devices.device import Device
 from engine.engine import Engine
 from engine.journal import Journal
+from engine.keeping import access_of, adjustments_of, audit_of, batches_of
 from engine.loading import Loading
+from engine.logs import Narrator
 from engine.looking import Looking
 from engine.memory.custody import Custody
 from engine.memory.holdings import Holdings
@@ -60,6 +58,7 @@ class Wired:
     dispatch: Dispatch
     custody: Custody
     models: dict[tuple[str, str], Model | GenerativeModel]
+    loading: Loading
     units: Units
     operators: Operators
     timekeeper: Timekeeper
@@ -80,6 +79,7 @@ class _Common:
     units: Units
     rules: SchedulingRules
     observers: list[Address[Event]]
+    adjustments: Adjustments
     payloads: Payloads = field(default_factory=Payloads)
     models: dict[tuple[str, str], Model | GenerativeModel] = field(default_factory=dict)
 
@@ -89,13 +89,15 @@ class _Common:
 
 
 def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wired:
-    units = Units(on_devices(catalog, {device.kind for device in parts.devices}), settings.max_batch_cost)
+    entries = on_devices(catalog, {device.kind for device in parts.devices})
+    adjustments = adjustments_of(entries, parts)
+    units = Units(adjustments.over(entries), settings.max_batch_cost)
     access = access_of(settings, parts, boxes)
     journal = Journal()
-    observers: list[Address[Event]] = [boxes.telemetry, access.usage, journal]
+    observers: list[Address[Event]] = [boxes.telemetry, access.usage, journal, Narrator()]
     if parts.traffic is not None:
         observers.append(boxes.recorder)
-    common = _Common(settings, parts, boxes, units, scheduling_rules(settings), observers)
+    common = _Common(settings, parts, boxes, units, scheduling_rules(settings), observers, adjustments)
     memory, batcher, router = _memory(common), _batcher(common), _router(common)
     telemetry = Telemetry(boxes.telemetry)
     looking = Looking(
@@ -118,6 +120,8 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         view=looking.view,
         metrics=partial(telemetry.exposition, looking.view),
         access=access,
+        batches=batches_of(settings, parts, boxes),
+        opened=Opened(settings, units, parts.opening, operators.add_entry),
         recordings=Recordings(
             boxes.recorder if parts.traffic is not None else None,
             operators.audit,
@@ -138,6 +142,7 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         dispatch=batcher.dispatch,
         custody=memory.custody,
         models=common.models,
+        loading=memory.loading,
         units=units,
         operators=operators,
         timekeeper=_timekeeper(common, operators, looking),
@@ -217,7 +222,6 @@ def _runners(common: _Common) -> dict[str, Callable[[], ModelRunner]]:
 
 def _operators(common: _Common, looking: Looking) -> Operators:
     settings, parts, boxes, units = common.settings, common.parts, common.boxes, common.units
-    last = state_store.last_action(parts.state) if parts.state is not None else 0
     pins: dict[str, Pinned] = {}
     changeover = Changeover(
         units=units,
@@ -231,12 +235,7 @@ def _operators(common: _Common, looking: Looking) -> Operators:
     return Operators(
         units=units,
         kinds={device.kind for device in parts.devices},
-        audit=Audit(
-            boxes.state if parts.state is not None else None,
-            last,
-            looking.briefly,
-            boxes.recorder if parts.traffic is not None else None,
-        ),
+        audit=audit_of(parts, boxes, partial(_briefly, common.adjustments, looking)),
         changeover=changeover,
         presence=Presence(units=units, changeover=changeover, memory=boxes.memory, pins=pins),
         router=boxes.router,
@@ -244,7 +243,13 @@ def _operators(common: _Common, looking: Looking) -> Operators:
         left=looking.left,
         paused=looking.paused,
         drain_limit=settings.drain_limit,
+        adjustments=common.adjustments,
+        own=settings.state_dir / "catalog",
     )
+
+
+def _briefly(adjustments: Adjustments, looking: Looking, model: str) -> str:
+    return ", ".join(said for said in (looking.briefly(model), adjustments.briefly(model)) if said)
 
 
 def _timekeeper(common: _Common, operators: Operators, looking: Looking) -> Timekeeper:
@@ -257,13 +262,6 @@ def _timekeeper(common: _Common, operators: Operators, looking: Looking) -> Time
         clock=common.parts.clock,
         zone=zone_of(common.settings.schedule_timezone),
     )
-
-
-def access_of(settings: Settings, parts: Parts, boxes: Boxes) -> Access:
-    """Who may come in; without a database there are neither keys nor users, and none can be made."""
-    if parts.state is None:
-        return Access(settings)
-    return Access(settings, StateBox(boxes.state), rows.known(parts.state))
 
 
 def _custody(settings: Settings, units: Units, parts: Parts) -> Custody:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,15 @@ class Opened:
     model: str
 
 
-Kept = Pinned | Unpinned | Closed | Opened
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """What is adjusted of a model or, as `model:profile`, of a profile's limits; without values: nothing."""
+
+    target: str
+    values: Mapping[str, Any]
+
+
+Kept = Pinned | Unpinned | Closed | Opened | Adjusted
 """What of an action lasts until another undoes it, over restarts too."""
 
 

@@ -24,15 +24,15 @@ class YamlError(Exception):
 def read(text: str) -> tuple[yaml.Node | None, Any]:
     """Its tree, which knows lines, and what it holds. Raises YamlError."""
     try:
-        loader = _Loader(text)
-        try:
-            tree = loader.get_single_node()
-            if tree is None:
-                return None, None
-            _Measured().measure(tree, 1)
-            return tree, loader.construct_document(tree)
-        finally:
-            loader.dispose()
+        return _read(text, _FAST)
+    except (yaml.YAMLError, RecursionError):
+        return _read_slowly(text)
+
+
+def _read_slowly(text: str) -> tuple[yaml.Node | None, Any]:
+    """By the parser that is written in Python: ten times slower, and what it complains of can be read."""
+    try:
+        return _read(text, _Loader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise YamlError(f"there is a character #x{error.character:04x}; no text has that", line) from None
@@ -43,7 +43,19 @@ def read(text: str) -> tuple[yaml.Node | None, Any]:
         raise YamlError(f"it is more than {DEEPEST} levels deep") from None
 
 
-class _Loader(yaml.SafeLoader):
+def _read(text: str, kind: type[Any]) -> tuple[yaml.Node | None, Any]:
+    loader = kind(text)
+    try:
+        tree = loader.get_single_node()
+        if tree is None:
+            return None, None
+        _Measured().measure(tree, 1)
+        return tree, loader.construct_document(tree)
+    finally:
+        loader.dispose()
+
+
+class _Said(yaml.constructor.SafeConstructor):
     """The parser itself raises whatever Python raises for a text that is no number, date or truth value."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -55,6 +67,24 @@ class _Loader(yaml.SafeLoader):
             kind = node.tag.rpartition(":")[2]
             said = f"{str(node.value)[:80]!r} is no {kind}: {error}"
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
+
+
+class _Loader(_Said, yaml.SafeLoader):
+    pass
+
+
+def _by_libyaml() -> type[Any]:
+    """The one in Python where PyYAML was built without libyaml, as none of its wheels is."""
+    if not yaml.__with_libyaml__:
+        return _Loader
+
+    class Fast(_Said, yaml.CSafeLoader):
+        pass
+
+    return Fast
+
+
+_FAST = _by_libyaml()
 
 
 class _Measured:

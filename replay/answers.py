@@ -90,6 +90,10 @@ class Answers:
         codes = np.array([models.index(model) for model in told], dtype=np.int32)
         return replace(self, models=models, model=codes[self.model] if len(codes) else self.model)
 
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.latency)
+
     def ended(self, *outcomes: str) -> NDArray[np.bool_]:
         """Rows with one of these outcomes."""
         return np.isin(self.outcome, [code for code, word in enumerate(self.outcomes) if word in outcomes])

@@ -45,6 +45,18 @@ class ModelKnee:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One step of a sweep, as a curve shows it."""
+
+    sweep: int
+    offered: float
+    served: float
+    p99: float
+    """In targets, of the model and class that is worst; inf when more than one in a hundred had no answer."""
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Use:
     """What one model took while the traffic was as it was."""
 
@@ -73,8 +85,10 @@ class Capacity:
     base: tuple[Group, ...]
     """The traffic as it was."""
     uses: tuple[Use, ...]
+    curve: tuple[Point, ...]
+    """Of all sweeps, by rate."""
     results: Results
-    """Of that."""
+    """Of the traffic as it was."""
     seed: int
 
     @property
@@ -120,6 +134,7 @@ def measure(
         most=tuple(found),
         base=tuple(base),
         uses=tuple(_uses(results, server)),
+        curve=tuple(_curve(sweeps)),
         results=results,
         seed=seed,
     )
@@ -129,6 +144,15 @@ def _fails_first(sweeps: Sequence[Sequence[Judged]]) -> Group | None:
     """Who failed at the lowest rate of all sweeps."""
     failed = [each for sweep in sweeps for each in sweep if each.worst is not None]
     return min(failed, key=lambda each: each.offered).worst if failed else None
+
+
+def _curve(sweeps: Sequence[Sequence[Judged]]) -> list[Point]:
+    found = [
+        Point(number, step.offered, step.served, step.p99, step.passes(1.0))
+        for number, sweep in enumerate(sweeps)
+        for step in sweep
+    ]
+    return sorted(found, key=lambda point: (point.offered, point.sweep))
 
 
 def _models(sweeps: Sequence[Sequence[Judged]], server: Server, seed: int) -> Iterator[ModelKnee]:
@@ -145,8 +169,9 @@ def _models(sweeps: Sequence[Sequence[Judged]], server: Server, seed: int) -> It
 def _uses(results: Results, server: Server) -> Iterator[Use]:
     slots = sum(card.slots for card in server.cards)
     span = max(results.span, 1e-9)
-    for unit in results.units:
-        answered = int((results.of(unit) & results.answered).sum())
+    answers = results.answers
+    for unit in answers.models:
+        answered = int((answers.asked(unit) & answers.answered).sum())
         busy = sum(seconds for (name, _), seconds in results.busy.items() if name == unit)
         held = [size for (name, _), size in results.peaks.units.items() if name == unit]
         yield Use(unit, answered / span, busy / span / slots, max(held, default=0), results.swaps(unit))

@@ -101,8 +101,9 @@ def late(results: Results, server: Server) -> int:
 
 
 def _cold(results: Results, unit: str, own: bool) -> float:
-    rows = results.of(unit) if own else ~results.of(unit)
-    return float(np.mean(results.cold[rows])) if rows.any() else 0.0
+    asked = results.answers.asked(unit)
+    rows = asked if own else ~asked
+    return float(np.mean(results.answers.cold[rows])) if rows.any() else 0.0
 
 
 def _hurt(free: list[Group], pinned: list[Group], unit: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ def cost(
     server: Server, traffic: Traffic, results: Results, knee: float | None, price: float, seed: int
 ) -> Cost:
     """`results` are those of `traffic`, with the batches kept. Degraded and refused are not served."""
-    served = float(results.ended("ok").sum()) / max(traffic.trace.span, 1e-9)
+    served = float(results.answers.ended("ok").sum()) / max(traffic.trace.span, 1e-9)
     apart, never = 0, []
     for unit in traffic.units():
         needed = _cards_for(server, traffic, unit, seed)

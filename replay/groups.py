@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.requests import ServiceClass
 from replay.answers import Answers
@@ -131,7 +130,7 @@ def _spent(answers: Answers, rows: Ints) -> dict[str, float]:
 
 def groups(results: Results, server: Server, since: float = 0.0) -> list[Group]:
     """The same of a run of the twin."""
-    return groups_of(results.answers(), server.target, since)
+    return groups_of(results.answers, server.target, since)
 
 
 def tripwire(traffic: Traffic, server: Server, since: float) -> Tripwire:
@@ -160,6 +159,6 @@ def quantile(latency: Floats, share: float) -> float:
     return float(np.sort(latency)[min(len(latency), math.ceil(share * len(latency))) - 1])
 
 
-def step(results: Results, rows: NDArray[np.int64], offered: float, begin: float, end: float) -> Step:
+def step(answers: Answers, rows: Ints, offered: float, begin: float, end: float) -> Step:
     """These rows as a ramp's step."""
-    return Step(offered, begin, end, results.arrived[rows], results.latency[rows])
+    return Step(offered, begin, end, answers.arrived[rows], answers.latency[rows])

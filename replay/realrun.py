@@ -68,9 +68,9 @@ def in_the_twin(server: Server, trace: Trace, seed: int = 0) -> Measured:
     """What the twin says of an engine that was just opened: nothing is there, and nothing is learned."""
     fresh = replace(server, resident=(), curves={}, workspaces={})
     results = simulate(fresh, Traffic.of(trace, server), seed)
-    loads = {unit: results.swaps(unit) for unit in results.units}
+    loads = {unit: results.swaps(unit) for unit in results.answers.models}
     peaks = {unit: server.units[unit].footprint.weights_bytes for unit, _ in results.peaks.units}
-    return Measured(results.answers(), loads, peaks, sum(results.peaks.devices.values()))
+    return Measured(results.answers, loads, peaks, sum(results.peaks.devices.values()))
 
 
 def one_of_each(trace: Trace) -> Trace:

@@ -73,11 +73,11 @@ def _headroom(capacity: Capacity, server: Server) -> Iterator[Check]:
 
 
 def _queue(capacity: Capacity) -> Check:
-    results = capacity.results
-    full, degraded = results.ended("QUEUE_FULL"), results.ended(DEGRADED)
+    answers = capacity.results.answers
+    full, degraded = answers.ended("QUEUE_FULL"), answers.ended(DEGRADED)
     told = []
-    for code, unit in enumerate(results.units):
-        mine = results.unit == code
+    for unit in answers.models:
+        mine = answers.asked(unit)
         if (full | degraded)[mine].any():
             told.append(f"{unit} {full[mine].mean():.1%} refused, {degraded[mine].mean():.1%} degraded")
     text = "; ".join(told) or "nothing was refused for a full queue or degraded"

@@ -169,10 +169,10 @@ def _weighed(server: Server, unit: str, weight: float) -> Server:
 def excess(results: Results, server: Server) -> dict[str, float]:
     """Seconds by which answers came after their target, by model, in its weight; what was never answered
     counts as long as one may wait."""
-    over: dict[str, float] = dict.fromkeys(results.units, 0.0)
-    for (unit, service_class), rows in rows_by_group(results.answers()).items():
+    over: dict[str, float] = dict.fromkeys(results.answers.models, 0.0)
+    for (unit, service_class), rows in rows_by_group(results.answers).items():
         target = server.target(unit, service_class)
-        latency = np.minimum(results.latency[rows], server.max_hold)
+        latency = np.minimum(results.answers.latency[rows], server.max_hold)
         weight = server.units[unit].facts.weight
         over[unit] += weight * float(np.maximum(0, latency - target).sum())
     return over

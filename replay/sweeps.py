@@ -81,15 +81,16 @@ def run_step(server: Server, traffic: Traffic, rate: float, seconds: float, seed
     results = simulate(server, stretch(traffic, rate, seconds + warm, seed), seed)
     end = warm + seconds
     met = {(g.unit, g.service_class): g for g in groups(results, server, warm) if g.judged}
-    rows = rows_by_group(results.answers(), warm)
-    counted = np.flatnonzero(results.arrived >= warm)
+    answers = results.answers
+    rows = rows_by_group(answers, warm)
+    counted = np.flatnonzero(answers.arrived >= warm)
     return Judged(
         rate,
         warm,
         end,
-        results.arrived[counted],
-        results.latency[counted],
-        parts={key: step(results, rows[key], rate, warm, end) for key in met},
+        answers.arrived[counted],
+        answers.latency[counted],
+        parts={key: step(answers, rows[key], rate, warm, end) for key in met},
         found=met,
     )
 

@@ -89,6 +89,8 @@ async def engine(
         opening=opening or Inline(),
         preparing=Inline(),
     )
-    chosen = Settings.model_validate({"devices": "simulated:a", "headroom": 0.0} | settings)
+    # A place that cannot be: what the machine's own home holds changes no test.
+    nowhere = {"devices": "simulated:a", "headroom": 0.0, "state_dir": "/dev/null/state"}
+    chosen = Settings.model_validate(nowhere | settings)
     async with open_engine(chosen, models, parts) as opened:
         yield opened

@@ -202,3 +202,7 @@ def test_sizes_to_read_at_a_glance_have_three_digits_or_so():
     shown = [about(n) for n in (0, 999, 1000, 91_000_000, 2**31, 2**43)]
 
     assert shown == ["0 B", "999 B", "1.0 KiB", "86.8 MiB", "2.0 GiB", "8.0 TiB"]
+
+
+def test_more_bytes_than_there_can_be_are_refused():
+    assert complaints({"memory": "1e999GB"}) == ["flag: memory: '1e999GB' is more than any machine has"]

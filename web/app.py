@@ -21,6 +21,7 @@ from web.api import (
     extract,
     generate,
     health,
+    lines,
     models,
     openai,
     openapi,
@@ -40,6 +41,7 @@ from web.middleware import MIDDLEWARES, common_headers
 from web.openapi import routes as openapi_routes
 from web.pages import home, reference
 from web.snapshots import Snapshots
+from web.tracing import wired as tracing
 from web.wire.items import Limits
 
 _STATIC = Path(__file__).parent / "static"
@@ -82,6 +84,8 @@ ROUTES = (
     web.post("/v1/admin/models/{model:.+}/{action}", admin.act),
     web.get("/v1/admin/catalog", admin.catalog),
     web.post("/v1/admin/catalog/reload", admin.reload_catalog),
+    web.post("/v1/admin/catalog/entries", admin.add_entry),
+    web.delete("/v1/admin/catalog/entries/{model:.+}", admin.remove_entry),
     web.get("/v1/admin/audit", admin.audit),
     web.get("/v1/admin/devices", admin.devices),
     web.get("/v1/admin/recordings", recordings.list_recordings),
@@ -135,4 +139,6 @@ def make_app(engine: Engine) -> web.Application:
     pages = aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(bundled("templates")), autoescape=True)
     pages.globals["allowed"] = allowed  # allowed(principal, "operate"), for what a page offers
     console.begin(app)
+    app.cleanup_ctx.append(lines.batches)
+    tracing.add(app)
     return app

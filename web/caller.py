@@ -15,7 +15,9 @@ from web.wire import options
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _MAX_SESSION = 256
+_LONGEST_WAIT_MS = 86_400_000
 
 
 def request_id(headers: Mapping[str, str]) -> str:
@@ -33,12 +35,12 @@ def deadline(headers: Mapping[str, str], now: float) -> float:
     said = headers.get("X-Serai-Deadline-Ms")
     if said is None:
         return math.inf
-    try:
-        left = float(said)
-    except ValueError:
-        left = math.nan
-    if not math.isfinite(left) or left < 0:
-        raise InvalidInput("X-Serai-Deadline-Ms is how many milliseconds the caller waits from now.")
+    left = float(said) if _DECIMAL.fullmatch(said) else math.inf
+    if left > _LONGEST_WAIT_MS:
+        raise InvalidInput(
+            "X-Serai-Deadline-Ms is how many milliseconds the caller waits from now: "
+            f"a decimal number up to {_LONGEST_WAIT_MS}, which is a day."
+        )
     return now + left / 1000
 
 

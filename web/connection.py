@@ -7,10 +7,12 @@ answers pass no middleware.
 from __future__ import annotations
 
 import secrets
+import sys
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from engine.errors import EngineError, InvalidInput
@@ -24,6 +26,14 @@ class Connection(RequestHandler):
     """One client's connection."""
 
     __slots__ = ()
+
+    def log_exception(self, *args: Any, **named: Any) -> None:
+        """A traceback is for mistakes of ours: what a client got wrong is answered, and that is all."""
+        error = named.get("exc_info") or sys.exc_info()[1]
+        if isinstance(error, web.RequestPayloadError | HttpProcessingError):
+            self.log_debug("A client's request is broken: %s", type(error).__name__)
+            return
+        super().log_exception(*args, **named)
 
     def handle_error(
         self,

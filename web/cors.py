@@ -15,6 +15,8 @@ CALLS = (
     "/v1/score/",
     "/v1/extract/",
     "/v1/generate/",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
     "/v1/embeddings",
     "/v1/chat/completions",
     "/v1/completions",

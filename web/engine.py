@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
 
 from engine.access.access import Access
-from engine.catalog import Catalog
+from engine.batches.batches import Batches
+from engine.catalog import Catalog, ModelSpec
 from engine.closely import Closely
 from engine.config import Settings
 from engine.estimates import Estimated, Tokens
-from engine.orders import CatalogDone, Done, Order
+from engine.orders import CatalogDone, Done, Order, Previewed
 from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
 from engine.view import EngineView
@@ -32,6 +33,34 @@ class Operators(Protocol):
 
     def version(self, model: str) -> int:
         """The number of the last act on the model with this id."""
+        ...
+
+    def entry(self, model: str) -> ModelSpec:
+        """As the catalogue's files have it, without what is adjusted."""
+        ...
+
+    def adjusted(self, target: str) -> Mapping[str, Any]:
+        """What operators changed of a model's limits, class and share, or of `model:profile`'s limits."""
+        ...
+
+    async def preview_entry(self, text: str) -> Previewed:
+        """What one more entry, as YAML, would change."""
+        ...
+
+    async def add_entry(
+        self, text: str, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        """Serve it from now on."""
+        ...
+
+    async def remove_entry(
+        self, model: str, who: str = "operator", reason: str = "", if_version: int | None = None
+    ) -> CatalogDone:
+        """Of one that was added so."""
+        ...
+
+    async def added_entries(self) -> frozenset[str]:
+        """Models whose entries were added so."""
         ...
 
     async def history(self, limit: int, target: str | None = None) -> list[Audited]:
@@ -107,3 +136,8 @@ class Engine(Protocol):
 
     @property
     def recordings(self) -> Recordings: ...
+
+    @property
+    def batches(self) -> Batches:
+        """Files, and batches of calls."""
+        ...

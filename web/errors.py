@@ -33,6 +33,7 @@ STATUS: Mapping[type[EngineError], int] = {
     errors.UnknownModel: 404,
     errors.UnknownPrincipal: 404,
     errors.UnknownRecording: 404,
+    errors.UnknownFile: 404,
     NotFound: 404,
     MethodNotAllowed: 405,
     # Not 504: the published client would send the request again until its whole budget is spent.
@@ -52,6 +53,7 @@ STATUS: Mapping[type[EngineError], int] = {
     errors.RunnerCrashed: 503,
     errors.Stopped: 503,
     errors.NoRoom: 507,
+    errors.StorageFull: 507,
     EngineError: 500,
 }
 

@@ -48,6 +48,11 @@ class Intake:
         async with self._large:
             return await self._decoded(await self._body(request), form, reader)
 
+    async def decoded(self, body: Body, reader: Reader) -> Asked:
+        """What a JSON body that is here already asks for."""
+        self._check(len(body))
+        return await self._decoded(body, Form.JSON, reader)
+
     async def body(self, request: web.Request) -> Body:
         """The whole body, for routes that decode it themselves."""
         self._check(request.content_length or 0)

@@ -8,20 +8,21 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from engine.config import Settings
 from engine.errors import EngineError, Forbidden, Stopped
-from web import caller, cors, dialects, errors, sending
+from web import caller, cors, dialects, ended, errors, sending
 from web.access import origin
-from web.access.current import without_keys
 from web.access.guard import guarded
-from web.keys import ARRIVED, ENGINE, REQUEST_ID
+from web.ended import PROBES
+from web.keys import ARRIVED, ENGINE, REQUEST_ID, SPAN, TRACING
+from web.tracing.life import Moments
 from web.wire import forms
 
 log = logging.getLogger(__name__)
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-PROBES = frozenset({"/healthz", "/livez", "/readyz"})
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -35,15 +36,22 @@ async def named(request: web.Request, handler: Handler) -> web.StreamResponse:
     request[REQUEST_ID] = caller.request_id(request.headers)
     request[ARRIVED] = engine.now()
     status = 499  # what others call a client that left
+    # One task serves all requests of a connection: what the last one was must not stay.
+    clear_contextvars()
+    bind_contextvars(request_id=request[REQUEST_ID])
+    tracing = request.app.get(TRACING)
+    if tracing is not None:
+        request[SPAN] = tracing.began(request.headers)
     try:
         response = await handler(request)
         status = response.status
         return response
     finally:
-        level = logging.DEBUG if request.path in PROBES else logging.INFO
-        spent = (engine.now() - request[ARRIVED]) * 1000
-        where = without_keys(request.rel_url.raw_path[:200])
-        log.log(level, "%s %s %s %d %.1f ms", request[REQUEST_ID], request.method, where, status, spent)
+        done = ended.done_of(request)
+        ended.say(request, status, done)
+        if tracing is not None:
+            moments = Moments(request[ARRIVED], engine.now(), status, request.method, ended.route(request))
+            tracing.ended(request[SPAN], moments, done)
 
 
 @web.middleware
@@ -134,7 +142,7 @@ async def common_headers(request: web.Request, response: web.StreamResponse) -> 
     said["X-SIE-Request-ID"] = request[REQUEST_ID]
     said["X-Request-ID"] = request[REQUEST_ID]
     said["X-Content-Type-Options"] = "nosniff"
-    said["Content-Security-Policy"] = CONTENT_POLICY
+    said.setdefault("Content-Security-Policy", CONTENT_POLICY)
     said["Referrer-Policy"] = "no-referrer"
     said["Cross-Origin-Resource-Policy"] = "same-origin"
     said[hdrs.SERVER] = "serai"

@@ -13,6 +13,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -21,7 +22,7 @@ from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from engine.adapters.family import family
-from engine.catalog import Catalog
+from engine.catalog import Catalog, Source
 from engine.config import Settings
 from engine.running import open_engine
 from web.app import make_app
@@ -95,11 +96,16 @@ async def run(
 async def import_families(catalog: Catalog) -> None:
     """Import what the catalogue's families stand on, beside the first requests instead of within them.
 
-    A family whose libraries are missing says so when it is asked for.
+    Of families with weights on this machine: all of them take many seconds, and a first load waits for
+    whatever is being imported. A family whose libraries are missing says so when it is asked for.
     """
-    for name in sorted({spec.family for spec in catalog}):
+    for name in sorted({spec.family for spec in catalog if any(map(_here, spec.sources))}):
         with contextlib.suppress(Exception):
             await to_thread.run_sync(family, name, abandon_on_cancel=True)
+
+
+def _here(source: Source) -> bool:
+    return bool(source.wheel) or Path(source.directory or "/dev/null").expanduser().is_dir()
 
 
 async def stop_on_signal(

@@ -17,7 +17,7 @@ from engine.access.limits import Gate
 from engine.access.principals import LOCAL, Kind, Principal, may_call
 from engine.access.usage import Usage
 from engine.actors.actor import Mailbox
-from engine.actors.messages import ChangeAccess, EndSession, KeepUses, ReadAccess, StateMessage
+from engine.actors.state_messages import ChangeAccess, EndSession, KeepUses, ReadAccess, StateMessage
 from engine.config import Settings
 from engine.errors import EngineError, Forbidden, RateLimited, Unauthorized
 

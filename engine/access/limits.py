@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from engine.access.principals import Principal
 
+LONGEST_WAIT = 86_400.0
+"""Seconds that a caller is told to wait at most: clients keep no date that is years away."""
+
 
 @dataclass(slots=True)
 class Bucket:
@@ -25,7 +28,7 @@ class Bucket:
         if self.level >= 1.0:
             self.level -= 1.0
             return 0.0
-        return (1.0 - self.level) / self.rate
+        return min(LONGEST_WAIT, (1.0 - self.level) / self.rate)
 
 
 class Gate:

@@ -60,6 +60,7 @@ class Batcher(Actor[BatcherMessage]):
         self.dispatch = dispatch
         dispatch.wanted = self._wanted
         self._payloads = payloads
+        payloads.wanted = self._awaited
         self._memory = memory
         self._runners = runners
         self._router = router
@@ -172,6 +173,11 @@ class Batcher(Actor[BatcherMessage]):
 
     def _wanted(self, job: Job) -> bool:
         request = self._open.get(job.request)
+        return request is not None and not request.closed
+
+    def _awaited(self, job: str) -> bool:
+        """For a runner in the middle of it: a document that nobody waits for is given up."""
+        request = self._open.get(_request(job))
         return request is not None and not request.closed
 
     def _perform(self, effects: Sequence[Effect], now: float) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Sequence
 from typing import Any, assert_never
 
 import anyio
+from structlog.contextvars import bound_contextvars
 
 from engine.actors.actor import Actor, Address, Mailbox, Reply
 from engine.actors.messages import BatcherMessage, Event, Load, MemoryMessage, Pin, Unload, Unpin
@@ -37,8 +37,6 @@ from engine.loading import Loading, failure
 from engine.memory.custody import Custody
 from engine.memory.effects import Abandon, Answer, BeginLoad, BeginUnload, DropHost, Effect, Inspect
 
-log = logging.getLogger(__name__)
-
 
 class MemoryManager(Actor[MemoryMessage]):
     """What is loaded, loading or leaving is its word alone; runners see its models under a lease."""
@@ -59,6 +57,11 @@ class MemoryManager(Actor[MemoryMessage]):
         self._observers = observers
         self._asks: dict[int, Reply[Any]] = {}
         self._numbers = itertools.count(1)
+
+    @property
+    def loading(self) -> Loading:
+        """Where models come and go, for whoever closes the engine."""
+        return self._loading
 
     def handle(self, message: MemoryMessage) -> None:
         now = anyio.current_time()
@@ -151,8 +154,6 @@ class MemoryManager(Actor[MemoryMessage]):
                 case Answer():
                     self._answer(effect)
                 case ResidencyChanged():
-                    told = f": {effect.reason}" if effect.reason else ""
-                    log.info("%s on %s: %s%s", effect.unit, effect.device, effect.event, told)
                     for observer in self._observers:
                         observer.tell(effect)
                 case Granted() | Denied() | TooLarge() | Ready() | Left() | Unavailable():
@@ -169,7 +170,8 @@ class MemoryManager(Actor[MemoryMessage]):
 
     async def _inspect(self, unit: str) -> None:
         try:
-            found = await self._loading.inspect(unit)
+            with bound_contextvars(unit=unit):
+                found = await self._loading.inspect(unit)
         except Exception as error:
             self.mailbox.tell(Inspected(unit, None, failure(unit, error)))
         else:
@@ -179,7 +181,8 @@ class MemoryManager(Actor[MemoryMessage]):
         unit, device = begin.unit, begin.device
         began = anyio.current_time()
         try:
-            await self._loading.load(unit, device, begin.from_host)
+            with bound_contextvars(unit=unit, device=device):
+                await self._loading.load(unit, device, begin.from_host)
         except DeviceLost as lost:
             self.mailbox.tell(Lost(device, str(lost)))
         except Exception as error:

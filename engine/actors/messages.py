@@ -1,16 +1,13 @@
-"""Every message in the engine: those that carry a reply, and which actor takes which.
+"""The messages of serving that carry a reply, and which actor takes which.
 
-The others are plain data, in `engine/conversation.py`.
+The others are plain data, in `engine/conversation.py`; recorder and state store have files of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine.access.changes import Change, Known
 from engine.actors.actor import Reply
 from engine.conversation import (
     Denied,
@@ -38,18 +35,14 @@ from engine.conversation import (
 from engine.errors import EngineError
 from engine.estimates import Costed, Estimated, Tokens
 from engine.events import (
-    Acted,
     AnswerEncoded,
     BatchDone,
-    ContentSeen,
     JobsDropped,
     RequestDone,
     ResidencyChanged,
 )
-from engine.records.views import PayloadWish, RecordingInfo
 from engine.requests import Delta, Request, Response, Usage
 from engine.scheduling.lanes import Job
-from engine.wishes import Audited, Kept
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
@@ -205,159 +198,6 @@ class Drain:
     units: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """anyone -> recorder: answer once everything told so far is on disk."""
-
-    reply: Reply[None]
-
-
-@dataclass(frozen=True, slots=True)
-class StartRecording:
-    """operator -> recorder: what happens from now on has this name."""
-
-    reply: Reply[None]
-    name: str
-    who: str
-    snapshot: Mapping[str, Any]
-    payloads: PayloadWish | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StopRecording:
-    """operator -> recorder: end what runs. The answer is its name."""
-
-    reply: Reply[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ListRecordings:
-    """anyone -> recorder: every recording, the newest first."""
-
-    reply: Reply[list[RecordingInfo]]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteRecording:
-    """operator -> recorder: forget this recording, and what was kept of its content."""
-
-    reply: Reply[None]
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class TrimRecords:
-    """operator -> recorder: keep the last so many seconds, of a recording or of everything else."""
-
-    reply: Reply[None]
-    name: str | None
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExportRecording:
-    """operator -> recorder: write a recording to a file."""
-
-    reply: Reply[None]
-    name: str
-    path: Path
-    shareable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ImportRecording:
-    """operator -> recorder: a recording that a file holds."""
-
-    reply: Reply[None]
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Intend:
-    """edge -> state store: an operator is about to do this. The answer is the audit row's number."""
-
-    reply: Reply[int]
-    who: str
-    action: str
-    target: str
-    reason: str = ""
-    before: str = ""
-    """How the target was, in a few words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conclude:
-    """edge -> state store: how it ended, and what of it lasts."""
-
-    reply: Reply[None]
-    intent: int
-    who: str
-    outcome: str
-    after: str = ""
-    kept: Kept | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """edge -> state store: what operators did, the newest first; of one target, or of all."""
-
-    reply: Reply[list[Audited]]
-    limit: int
-    target: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeepCurves:
-    """engine -> state store: learned run times by unit and device."""
-
-    reply: Reply[None]
-    curves: Mapping[tuple[str, str], Mapping[str, tuple[float, float, int]]]
-
-
-@dataclass(frozen=True, slots=True)
-class KeepWorkspaces:
-    """engine -> state store: what batches were seen to take, by unit and device."""
-
-    reply: Reply[None]
-    workspaces: Mapping[tuple[str, str], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeAccess:
-    """edge -> state store: a key or a user is made or changed. The answer is the table since then."""
-
-    reply: Reply[Known]
-    change: Change
-    who: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadAccess:
-    """engine -> state store: the table of keys and users, if anybody changed it since `generation`."""
-
-    reply: Reply[Known | None]
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndSession:
-    """edge -> state store: a user left; the session counts no more, though it would until `until`."""
-
-    reply: Reply[Known]
-    session: str
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class KeepUses:
-    """engine -> state store: when keys and users were last seen, since the epoch."""
-
-    reply: Reply[None]
-    uses: Mapping[str, float]
-
-
 Event = RequestDone | BatchDone | JobsDropped | ResidencyChanged
 RouterMessage = Submit | Estimate | Tokenize | Spell | Let | Pause | Resume | Drain
 BatcherMessage = (
@@ -382,25 +222,4 @@ MemoryMessage = (
     | Pin
     | Unpin
 )
-RecordingMessage = (
-    StartRecording
-    | StopRecording
-    | ListRecordings
-    | DeleteRecording
-    | TrimRecords
-    | ExportRecording
-    | ImportRecording
-)
-RecorderMessage = Event | Acted | ContentSeen | Flush | RecordingMessage
 TelemetryMessage = Event | AnswerEncoded
-StateMessage = (
-    Intend
-    | Conclude
-    | History
-    | KeepCurves
-    | KeepWorkspaces
-    | ChangeAccess
-    | ReadAccess
-    | EndSession
-    | KeepUses
-)

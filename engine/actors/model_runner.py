@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import anyio
+from structlog.contextvars import bind_contextvars
 
 from engine.actors.actor import Actor, Address, Mailbox
 from engine.adapters.family import GenerativeModel, Model
@@ -46,6 +47,8 @@ class ModelRunner(Actor[Run]):
         self.spawn(self._run, message)
 
     async def _run(self, run: Run) -> None:
+        # This task is the batch's own, so nothing needs to be taken back.
+        bind_contextvars(batch=run.id, unit=run.lease.unit, device=run.lease.device)
         began = anyio.current_time()
         try:
             finished = await (self._quantum(run) if run.generative else self._batch(run))
@@ -71,7 +74,8 @@ class ModelRunner(Actor[Run]):
         assert isinstance(model, Model)
         prepared = [self._payloads.prepared[job.payload] for job in run.jobs]
         began, cost = anyio.current_time(), sum(job.cost for job in run.jobs)
-        work = partial(execute, model, prepared, self._device)
+        wanted = [partial(self._payloads.wanted, job.id) for job in run.jobs]
+        work = partial(execute, model, prepared, self._device, wanted)
         executed = await self._device.run(self._slot, model, cost, work)
         outcomes = []
         for job, output in zip(run.jobs, executed.outputs, strict=True):

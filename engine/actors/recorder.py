@@ -10,7 +10,7 @@ import math
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
 
@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, to_thread
 from sqlite_utils import Database
 
 from engine.actors.actor import Actor, Mailbox, Reply
-from engine.actors.messages import (
+from engine.actors.recorder_messages import (
     DeleteRecording,
     ExportRecording,
     Flush,
@@ -129,7 +129,7 @@ class Recorder(Actor[RecorderMessage]):
             case StartRecording():
                 self.spawn(self._answer, message.reply, self._begin, message)
             case StopRecording():
-                self.spawn(self._answer, message.reply, self._end)
+                self.spawn(self._answer, message.reply, self._end, message.learned)
             case ListRecordings():
                 self.spawn(self._answer, message.reply, self._keeping.infos)
             case DeleteRecording():
@@ -243,7 +243,10 @@ class Recorder(Actor[RecorderMessage]):
         except sqlite3.Error as error:
             reply.fail(EngineError(f"The database of traffic refused it: {error}."))
         except OSError as error:
-            reply.fail(EngineError(f"{error.filename or 'The disk'}: {error.strerror}."))
+            reply.fail(EngineError(f"The disk refused it: {error.strerror}."))
+        except Exception as error:  # whoever sent what nobody thought of stops no server
+            log.error("what was asked of a recording failed: %s", type(error).__name__)
+            reply.fail(EngineError())
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
         """In the writer's thread, after everything told so far, as one transaction."""
@@ -273,13 +276,13 @@ class Recorder(Actor[RecorderMessage]):
         self.mailbox.rouse()
         self._tell(RunningView(message.name, began), self._view.trouble)
 
-    async def _end(self) -> str:
+    async def _end(self, learned: Mapping[str, Any]) -> str:
         number, running = self._running, self._view.running
         if number is None or running is None:
             raise InvalidInput("No recording runs.")
         kept = await self._end_payloads()
         ended = anyio.current_time() + self._offset()
-        await self._in_turn(lambda: stretches.stop(self._db, number, ended, kept))
+        await self._in_turn(lambda: stretches.stop(self._db, number, ended, kept, learned))
         self._running, self._sample_at, self._payloads = None, math.inf, None
         self._tell(None, self._view.trouble)
         return running.name

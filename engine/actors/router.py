@@ -203,7 +203,7 @@ class Router(Actor[RouterMessage]):
             self._refuse(going.submit, error, going.received, going.spec.id)
         except Exception:
             self.held_bytes -= going.size
-            log.exception("a request for %s could not be prepared", going.spec.id)
+            log.exception("%s for %s could not be prepared", going.submit.request.id, going.spec.id)
             text = "The server failed to prepare this input; its log says why."
             self._refuse(going.submit, EngineError(text), going.received, going.spec.id)
         finally:

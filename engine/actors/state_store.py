@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,21 +17,24 @@ from sqlite_utils.db import Table
 
 from engine.access import rows as access
 from engine.actors.actor import Actor, Mailbox, Reply
-from engine.actors.messages import (
+from engine.actors.state_messages import (
     ChangeAccess,
     Conclude,
     EndSession,
     History,
     Intend,
+    KeepBatches,
     KeepCurves,
     KeepUses,
     KeepWorkspaces,
     ReadAccess,
     StateMessage,
 )
+from engine.batches import rows as batches
 from engine.errors import EngineError
-from engine.wishes import Audited, Closed, Opened, Pinned, Unpinned
+from engine.wishes import Adjusted, Audited, Closed, Opened, Pinned, Unpinned
 
+log = logging.getLogger(__name__)
 migrations = Migrations("state")
 
 
@@ -64,6 +68,13 @@ def places_pauses_and_workspaces(db: Database) -> None:
     _table(db, "audit").create_index(["target"])
     _table(db, "paused").create({"model": str, "since": float, "who": str}, pk="model")
     _table(db, "workspaces").create({"unit": str, "device": str, "seen": str}, pk=("unit", "device"))
+
+
+@migrations()
+def adjustments_of_limits(db: Database) -> None:
+    """`values` is JSON, by the names that a catalogue entry gives them."""
+    columns = {"target": str, "since": float, "who": str, "values": str}
+    _table(db, "adjustments").create(columns, pk="target")
 
 
 def _table(db: Database, name: str) -> Table:
@@ -113,6 +124,12 @@ def paused(db: Database) -> frozenset[str]:
     return frozenset(row["model"] for row in _table(db, "paused").rows)
 
 
+def adjustments(db: Database) -> dict[str, Mapping[str, Any]]:
+    """Limits, classes and shares that operators changed, by model or `model:profile`."""
+    migrations.apply(db)
+    return {row["target"]: json.loads(row["values"]) for row in _table(db, "adjustments").rows}
+
+
 def curves(db: Database) -> dict[tuple[str, str], Mapping[str, tuple[float, float, int]]]:
     """Learned run times by unit and device."""
     migrations.apply(db)
@@ -137,6 +154,7 @@ class StateStore(Actor[StateMessage]):
         super().__init__(mailbox)
         migrations.apply(db)
         access.migrations.apply(db)
+        batches.migrations.apply(db)
         self._db = db
         self._writer = CapacityLimiter(1)
 
@@ -164,6 +182,9 @@ class StateStore(Actor[StateMessage]):
                 self.spawn(self._commit, message.reply, lambda: access.end_session(self._db, *left))
             case KeepUses():
                 self.spawn(self._commit, message.reply, lambda: access.keep_uses(self._db, message.uses))
+            case KeepBatches():
+                given = message.files, message.batches
+                self.spawn(self._commit, message.reply, lambda: batches.keep(self._db, *given))
             case _:
                 assert_never(message)
 
@@ -177,7 +198,8 @@ class StateStore(Actor[StateMessage]):
         except EngineError as error:
             reply.fail(error)
         except Exception as error:
-            reply.fail(EngineError(f"The state database refused a write: {error}"))
+            log.error("the state database refused a write: %s", error)
+            reply.fail(EngineError("The state database refused a write; the server's log says why."))
 
     def _intend(self, message: Intend) -> object:
         row = {
@@ -205,6 +227,11 @@ class StateStore(Actor[StateMessage]):
                 paused.upsert({"model": model, "since": now, "who": who}, pk="model")
             case Opened(model):
                 paused.delete_where("model = ?", [model])
+            case Adjusted(target, values) if values:
+                row = {"target": target, "since": now, "who": who, "values": json.dumps(dict(values))}
+                _table(self._db, "adjustments").upsert(row, pk="target")
+            case Adjusted(target):
+                _table(self._db, "adjustments").delete_where("target = ?", [target])
 
     def _history(self, message: History) -> list[Audited]:
         """Of a model: also what was done to its units of another dtype, `model@dtype`."""

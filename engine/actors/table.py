@@ -130,4 +130,5 @@ class Open:
             degraded_from=enqueued.degraded_from,
             bytes_in=enqueued.held_bytes,
             profile=request.profile,
+            truncated=sum([usage.truncated for usage in enqueued.usages]),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from prometheus_client import (
@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from engine.actors.actor import Actor, Mailbox
 from engine.actors.messages import TelemetryMessage
 from engine.events import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
+from engine.requests import ServiceClass
 from engine.view import EngineView
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -37,6 +38,7 @@ class _Lines:
     items: Counter
     tokens_in: Counter
     tokens_out: Counter
+    truncated: Counter
     stages: tuple[tuple[str, Histogram], ...]
 
 
@@ -56,8 +58,13 @@ class Telemetry(Actor[TelemetryMessage]):
         self._stage = self._histogram(
             "stage_seconds", "Seconds of a request by stage", SECONDS, "model", "stage"
         )
+        self._answered = self._histogram(
+            "class_seconds", "Seconds of an answered request, by class", SECONDS, "class"
+        )
+        self._classes = {c: self._answered.labels(c.name.lower()) for c in ServiceClass}
         self._tokens = self._counter("tokens", "Tokens in and out", "model", "direction")
         self._items = self._counter("items", "Items answered", "model")
+        self._truncated = self._counter("truncated", "Inputs that were cut to the model's length", "model")
         self._device = self._counter("device_seconds", "Seconds that slots were held", "unit", "device")
         self._cost = self._histogram("batch_cost", "Cost of a batch in the model's unit", COST, "unit")
         self._jobs = self._counter("batch_jobs", "Jobs that ran", "unit")
@@ -115,6 +122,9 @@ class Telemetry(Actor[TelemetryMessage]):
         lines.items.inc(done.items)
         lines.tokens_in.inc(done.input_tokens)
         lines.tokens_out.inc(done.output_tokens)
+        self._classes[ServiceClass(done.service_class)].observe(done.total_seconds)
+        if done.truncated:
+            lines.truncated.inc(done.truncated)
         for stage, line in lines.stages:
             line.observe(getattr(done, stage))
 
@@ -124,13 +134,14 @@ class Telemetry(Actor[TelemetryMessage]):
             items=self._items.labels(model),
             tokens_in=self._tokens.labels(model, "in"),
             tokens_out=self._tokens.labels(model, "out"),
+            truncated=self._truncated.labels(model),
             stages=tuple((f"{stage}_seconds", self._stage.labels(model, stage)) for stage in STAGES),
         )
 
-    def exposition(self, view: Callable[[], EngineView]) -> bytes:
+    def exposition(self, view: Callable[[], EngineView], accepting: bool) -> bytes:
         """Everything in Prometheus' text format: what was counted, and what one look shows now."""
         now = CollectorRegistry()
-        now.register(_Now(view()))
+        now.register(_Now(replace(view(), accepting=accepting)))
         return generate_latest(self.registry) + generate_latest(now)
 
 
@@ -140,24 +151,33 @@ class _Now(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         view = self._view
-        waiting = GaugeMetricFamily("serai_waiting_jobs", "Jobs in the queue", labels=["model"])
+        waiting = GaugeMetricFamily("serai_waiting_jobs", "Jobs in the queue", labels=["model", "class"])
         oldest = GaugeMetricFamily("serai_oldest_seconds", "Age of the oldest job", labels=["model"])
         resident = GaugeMetricFamily("serai_resident_bytes", "Weights on a device", labels=["unit", "device"])
         for model in view.models:
             if model.waiting:
-                waiting.add_metric([model.id], model.waiting)
+                for name, jobs in model.waiting_by_class.items():
+                    waiting.add_metric([model.id, name], jobs)
                 oldest.add_metric([model.id], model.oldest)
             for r in model.residencies:
                 resident.add_metric([r.unit, r.device], r.weights_bytes)
+        total = GaugeMetricFamily("serai_device_total_bytes", "Bytes that it has", labels=["device"])
+        slots = GaugeMetricFamily("serai_device_slots", "Batches that it runs at once", labels=["device"])
+        alarm = GaugeMetricFamily("serai_device_alarm", "1 where something is wrong", labels=["device"])
         budget = GaugeMetricFamily("serai_device_budget_bytes", "Bytes that may be held", labels=["device"])
         held = GaugeMetricFamily("serai_device_held_bytes", "Bytes held, by line", labels=["device", "line"])
         busy = GaugeMetricFamily("serai_device_busy_slots", "Slots that run a batch", labels=["device"])
         for device in view.devices:
             budget.add_metric([device.name], device.budget_bytes)
             busy.add_metric([device.name], device.busy_slots)
+            total.add_metric([device.name], device.total_bytes)
+            slots.add_metric([device.name], device.slots)
+            alarm.add_metric([device.name], float(bool(device.alarm)))
             for line, size in device.lines.items():
                 held.add_metric([device.name, line], size)
         requests = GaugeMetricFamily(
             "serai_held_request_bytes", "Bodies and prepared inputs", view.held_bytes
         )
-        yield from (waiting, oldest, resident, budget, held, busy, requests)
+        yield from (waiting, oldest, resident, total, budget, held, slots, busy, alarm, requests)
+        yield GaugeMetricFamily("serai_thrashing", "1 while units turn each other out", float(view.thrashing))
+        yield GaugeMetricFamily("serai_accepting", "0 while the server drains", float(view.accepting))

@@ -116,8 +116,8 @@ class Prompts:
             return InputTooLong(
                 f"the prompt has {len(ids)} tokens; the model takes {self._context}, answer included",
                 item=at,
-                tokens=len(ids),
-                max_tokens=self._context,
+                length=len(ids),
+                max_length=self._context,
             )
         prompt = Prompt(
             np.array(ids, np.int32),

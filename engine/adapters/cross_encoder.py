@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForSequenceClassification
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import weights
+from engine.adapters.forward import gte, onnx, weights
 from engine.adapters.forward.heads import sequence_logits
-from engine.adapters.forward.packed import Encoder, Ids, workspace_per_token
+from engine.adapters.forward.packed import Ids, workspace_per_token
+from engine.adapters.forward.similarity import ACTIVATIONS, scored
 from engine.adapters.preparing.tokens import Piece, Room, TextTokenizer, max_tokens, prompted, text_of
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, InferenceFailed, InputTooLong, InvalidInput
-from engine.requests import Item, Options, Output, Scored, ScoreOptions, Task, Usage
+from engine.errors import EngineError, InputTooLong, InvalidInput
+from engine.requests import Item, Options, Output, ScoreOptions, Task, Usage
 
-ACTIVATIONS = ("raw", "sigmoid")
 BASE_BYTES = 16 << 20
 """What a forward pass takes whatever its size: GEMM buffers and small change."""
 
@@ -32,6 +31,8 @@ class ScoreJob:
 
     pair: Piece
     sigmoid: bool
+    lora: str | None = None
+    """The adapter that reads it."""
 
 
 class PairPreparer:
@@ -100,33 +101,30 @@ class PairPreparer:
 class CrossEncoder:
     """Weights of an encoder with a head of one output."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: onnx.Network) -> None:
         self._model = model
-        self._encoder = Encoder(model)
+        self._encoder = onnx.encoder(model)
 
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
         payloads = [cast(ScoreJob, job.payload) for job in jobs]
         pairs = [payload.pair for payload in payloads]
         with torch.inference_mode():
-            hidden = self._encoder.hidden([pair.ids for pair in pairs], [pair.types for pair in pairs])
+            adapters = [payload.lora for payload in payloads]
+            types = [pair.types for pair in pairs]
+            hidden = self._encoder.hidden([pair.ids for pair in pairs], types, adapters=adapters)
             raw = sequence_logits(self._model, hidden)[:, 0].float().cpu()
-            scores = zip(raw.tolist(), raw.sigmoid().tolist(), strict=True)
-        return [
-            _scored(bounded if payload.sigmoid else score)
-            for payload, (score, bounded) in zip(payloads, scores, strict=True)
-        ]
+        return scored(raw, [payload.sigmoid for payload in payloads])
+
+    @property
+    def network(self) -> onnx.Network:
+        """What adapters change."""
+        return self._model
 
     def tensors(self) -> Mapping[str, Tensor]:
         return weights.tensors(self._model)
 
     def unload(self) -> None:
         weights.release(self._model)
-
-
-def _scored(score: float) -> Scored | EngineError:
-    if not math.isfinite(score):
-        return InferenceFailed("the model gave a score that is not finite for this input")
-    return Scored(score)
 
 
 class CrossEncoderFamily:
@@ -136,6 +134,8 @@ class CrossEncoderFamily:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.SCORE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        if spec.backend != "torch":
+            return onnx.footprint(spec, path)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
         per_token = workspace_per_token(weights.model_config(path), dtype.itemsize)
         return Footprint(weights.weights_bytes(path, dtype), BASE_BYTES, per_token)
@@ -143,8 +143,13 @@ class CrossEncoderFamily:
     def preparer(self, spec: ModelSpec, path: Path) -> PairPreparer:
         return PairPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> CrossEncoder:
+    def load(self, spec: ModelSpec, path: Path, device: str) -> CrossEncoder | onnx.Whole:
+        if spec.backend != "torch":
+            graph = onnx.load(spec, path, device, rank=2)
+            _need_one_number(graph.config, path)
+            return onnx.Whole(CrossEncoder(graph), graph)
         dtype = weights.dtype_on(device, spec.dtype, path)
+        gte.register()
         model = weights.load(
             AutoModelForSequenceClassification,
             path,
@@ -152,9 +157,13 @@ class CrossEncoderFamily:
             dtype,
             trust_remote_code=spec.trust_remote_code,
         )
-        if model.config.num_labels != 1:
-            raise weights.BadWeights(f"{path} gives {model.config.num_labels} numbers a pair; one is wanted")
+        _need_one_number(model.config, path)
         return CrossEncoder(model)
+
+
+def _need_one_number(config: Any, path: Path) -> None:
+    if config.num_labels != 1:
+        raise weights.BadWeights(f"{path} gives {config.num_labels} numbers a pair; one is wanted")
 
 
 FAMILY = CrossEncoderFamily()

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward.weights import BadWeights
-from engine.adapters.image_encoder import SOURCE_PIXELS
 from engine.adapters.labelling.labels import Chosen, Labels
 from engine.adapters.preparing.images import decode, header
 from engine.adapters.preparing.kinds import extract_options, only_image
+from engine.adapters.vision.pictures import SOURCE_PIXELS
 from engine.catalog import ModelSpec
 from engine.devices.host import trim
-from engine.errors import EngineError, InferenceFailed, InvalidInput
+from engine.errors import EngineError, InvalidInput, NotFinite
 from engine.requests import Detection, Extracted, Item, Media, Options, Output, Task, Usage
 
 IMAGES_AT_ONCE = 4
@@ -119,7 +119,7 @@ class Detector:
         self, rows: NDArray[np.float32], size: tuple[int, int], job: DetectJob
     ) -> Extracted | EngineError:
         if not np.isfinite(rows).all():
-            return InferenceFailed("the model gave numbers that are not finite for this input")
+            return NotFinite()
         scale = np.array([*size, *size], np.float32)
         found = []
         for row in rows[np.argsort(-rows[:, 2], kind="stable")]:

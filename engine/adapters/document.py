@@ -7,13 +7,15 @@ that reads pictures (`options: {scanned: ...}` of the catalogue entry).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engine.adapters.documents import formats
+from engine.adapters.documents import formats, standard
 from engine.adapters.documents.child import Bounds, Child
+from engine.adapters.documents.limits import DocumentLimits
 from engine.adapters.documents.pdf import PdfReader, page_range
+from engine.adapters.documents.standard import PdfPipeline
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.preparing.kinds import extract_options
 from engine.catalog import ModelSpec
@@ -36,6 +38,8 @@ SECONDS, SECONDS_PER_PAGE, LONGEST = 30.0, 2.0, 120.0
 class DocumentPreparer:
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
+        self._limits = DocumentLimits.of(spec)
+        self._pipeline = PdfPipeline.of(spec)
         self._pdfs = PdfReader()
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
@@ -58,7 +62,7 @@ class DocumentPreparer:
         if item.document is None or item.text is not None or item.images or item.audio or item.video:
             raise InvalidInput("This model takes one document an item, and nothing else.")
         within(self._spec, len(item.document.data))
-        found = formats.read(item.document)
+        found = formats.read(item.document, self._limits)
         scanned = extra.get("scanned", "a model that reads pictures")
         if found.format == "image":
             raise InvalidInput(f"This is a picture, which has no text to convert; use {scanned}.")
@@ -66,7 +70,7 @@ class DocumentPreparer:
         cost = found.pages
         if found.format == "pdf":
             pages = self._pdfs.pages(found.data, page_range(extra))
-            if not pages.has_text:
+            if not pages.has_text and not self._pipeline.reads_pictures:
                 raise InvalidInput(f"The PDF holds pictures of pages and no text; use {scanned}.")
             request |= {"first": pages.first, "last": pages.last}
             cost = pages.count
@@ -77,12 +81,23 @@ class DocumentPreparer:
 
 
 class DocumentModel:
-    def __init__(self) -> None:
-        self.child = Child("engine.adapters.documents.document_worker", BOUNDS)
+    def __init__(self, limits: DocumentLimits, pipeline: PdfPipeline) -> None:
+        """Raises WeightsUnavailable for a pipeline that cannot run here."""
+        pipeline.check()
+        self._limits = limits
+        usual = standard.BOUNDS if pipeline.standard else BOUNDS
+        setup = pipeline.model_dump() if pipeline.standard else {}
+        self.child = Child("engine.adapters.documents.document_worker", limits.bounds(usual), setup)
         self.child.start()
 
     def run(self, jobs: Sequence[Prepared]) -> list[Extracted | EngineError]:
-        return [converted(self.child, job, patience(job.cost)) for job in jobs]
+        return self.run_while(jobs, [always] * len(jobs))
+
+    def run_while(
+        self, jobs: Sequence[Prepared], wanted: Sequence[Callable[[], bool]]
+    ) -> list[Extracted | EngineError]:
+        seconds = [self._limits.seconds(patience(job.cost)) for job in jobs]
+        return [converted(self.child, *each) for each in zip(jobs, seconds, wanted, strict=True)]
 
     def unload(self) -> None:
         self.child.close()
@@ -93,13 +108,15 @@ class DocumentFamily:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        if PdfPipeline.of(spec).standard:
+            return Footprint(standard.WEIGHTS_BYTES, standard.WORKSPACE_BYTES, BYTES_PER_PAGE)
         return Footprint(WEIGHTS_BYTES, WORKSPACE_BYTES, BYTES_PER_PAGE)
 
     def preparer(self, spec: ModelSpec, path: Path) -> DocumentPreparer:
         return DocumentPreparer(spec)
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> DocumentModel:
-        return DocumentModel()
+        return DocumentModel(DocumentLimits.of(spec), PdfPipeline.of(spec))
 
 
 def patience(pages: int) -> float:
@@ -107,10 +124,17 @@ def patience(pages: int) -> float:
     return min(LONGEST, SECONDS + pages * SECONDS_PER_PAGE)
 
 
-def converted(child: Child, job: Prepared, seconds: float) -> Extracted | EngineError:
-    """What a worker makes of one job; a job that fails fails alone."""
+def always() -> bool:
+    """Whether somebody waits, where nobody says that they left."""
+    return True
+
+
+def converted(
+    child: Child, job: Prepared, seconds: float, wanted: Callable[[], bool]
+) -> Extracted | EngineError:
+    """What a worker makes of one job, as long as it is `wanted`; a job that fails fails alone."""
     try:
-        answer = child.call(job.payload, seconds)
+        answer = child.call(job.payload, seconds, wanted)
     except EngineError as error:
         return error
     return Extracted(data={"format": job.payload["format"], **answer})
@@ -120,7 +144,8 @@ def within(spec: ModelSpec, nbytes: int) -> None:
     """Raises InputTooLong for an item of more bytes than the entry allows."""
     limit = spec.limits.max_item_bytes
     if limit is not None and nbytes > limit:
-        raise InputTooLong(f"The document has {nbytes} bytes; {spec.id} takes {limit}.")
+        text = f"The document has {nbytes} bytes; {spec.id} takes {limit} (max_item_bytes)."
+        raise InputTooLong(text, length=nbytes, max_length=limit)
 
 
 def too_many(spec: ModelSpec, pages: int) -> None:
@@ -128,8 +153,10 @@ def too_many(spec: ModelSpec, pages: int) -> None:
     limit = spec.limits.max_batch_cost
     if limit is not None and pages > limit:
         raise InputTooLong(
-            f"The document counts as {pages} pages; {spec.id} takes {limit} at once. Of a PDF, send a "
-            "page_range; of anything else, a part."
+            f"The document counts as {pages} pages; {spec.id} takes {limit} at once (max_batch_cost). Of a "
+            "PDF, send a page_range; of anything else, a part.",
+            length=pages,
+            max_length=limit,
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
@@ -79,6 +79,17 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class Interruptible(Protocol):
+    """A model that gives up a job in its middle when nobody waits for it any more."""
+
+    def run_while(
+        self, jobs: Sequence[Prepared], wanted: Sequence[Callable[[], bool]]
+    ) -> Sequence[Output | EngineError]:
+        """As `Model.run`. Of a job that is no longer `wanted` it does not matter what it gives."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Progressed:
     """What one quantum did for one sequence: new text, and the whole answer when it is done."""
@@ -117,6 +128,34 @@ class Parkable(Protocol):
     def tensors(self) -> Mapping[str, Tensor]:
         """All that it holds on its device while nothing runs. Their `data` is exchanged in place."""
         ...
+
+
+@runtime_checkable
+class Sleeping(Protocol):
+    """A model in processes of its own that can give its device's memory back and stay alive."""
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Its processes: what they hold on the device is ours."""
+        ...
+
+    @property
+    def device_bytes(self) -> int:
+        """What they were granted there."""
+        ...
+
+    def sleep(self) -> int:
+        """Keeps its weights in host memory: how many bytes those are. Nobody runs it until `wake`.
+
+        When it raises, it has been unloaded.
+        """
+        ...
+
+    def wake(self) -> None:
+        """It runs again on the device where it slept."""
+        ...
+
+    def unload(self) -> None: ...
 
 
 class Family(Protocol):

@@ -10,13 +10,14 @@ the GIL, and ONNX Runtime keeps what it once took until its process ends.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from engine.adapters.document import converted, too_many, within
+from engine.adapters.document import always, converted, too_many, within
 from engine.adapters.documents import formats
 from engine.adapters.documents.child import Bounds, Child
+from engine.adapters.documents.limits import DocumentLimits
 from engine.adapters.documents.pdf import PdfReader, page_range
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.preparing import images
@@ -96,12 +97,19 @@ class PagePreparer:
 
 
 class PageModel:
-    def __init__(self, files: Mapping[str, str]) -> None:
-        self.child = Child("engine.adapters.documents.page_worker", BOUNDS, files)
+    def __init__(self, files: Mapping[str, str], limits: DocumentLimits) -> None:
+        self._limits = limits
+        self.child = Child("engine.adapters.documents.page_worker", limits.bounds(BOUNDS), files)
         self.child.start()
 
     def run(self, jobs: Sequence[Prepared]) -> list[Extracted | EngineError]:
-        return [converted(self.child, job, SECONDS + job.cost * SECONDS_PER_PAGE) for job in jobs]
+        return self.run_while(jobs, [always] * len(jobs))
+
+    def run_while(
+        self, jobs: Sequence[Prepared], wanted: Sequence[Callable[[], bool]]
+    ) -> list[Extracted | EngineError]:
+        seconds = [self._limits.seconds(SECONDS + job.cost * SECONDS_PER_PAGE) for job in jobs]
+        return [converted(self.child, *each) for each in zip(jobs, seconds, wanted, strict=True)]
 
     def unload(self) -> None:
         self.child.close()
@@ -119,7 +127,8 @@ class PageFamily:
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> PageModel:
         return PageModel(
-            {"layout": str(path / LAYOUT), **{name: _inside(*file) for name, file in BESIDE.items()}}
+            {"layout": str(path / LAYOUT), **{name: _inside(*file) for name, file in BESIDE.items()}},
+            DocumentLimits.of(spec),
         )
 
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoModelForSequenceClassification
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import weights
+from engine.adapters.forward import onnx, weights
 from engine.adapters.forward.heads import sequence_logits
-from engine.adapters.forward.packed import Encoder, Ids, workspace_per_token
+from engine.adapters.forward.packed import Ids, workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
 from engine.adapters.preparing.kinds import extract_options, only_texts, raw_scores
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
@@ -91,9 +91,9 @@ class ClassPreparer:
 class TextClassifier:
     """Weights of an encoder with a classification head."""
 
-    def __init__(self, model: PreTrainedModel, alarm: str | None) -> None:
+    def __init__(self, model: onnx.Network, alarm: str | None) -> None:
         self._model = model
-        self._encoder = Encoder(model)
+        self._encoder = onnx.encoder(model)
         self._labels = in_order(model.config.id2label)
         self._alarm = None if alarm is None else self._labels.index(alarm)
 
@@ -107,6 +107,11 @@ class TextClassifier:
         ends = np.cumsum([len(payload.windows) for payload in payloads])[:-1]
         split = zip(payloads, np.split(chances, ends), np.split(scores, ends), strict=True)
         return [self._answer(payload, likely, scored) for payload, likely, scored in split]
+
+    @property
+    def network(self) -> onnx.Network:
+        """What adapters change."""
+        return self._model
 
     def tensors(self) -> Mapping[str, Tensor]:
         return weights.tensors(self._model)
@@ -146,6 +151,8 @@ class TextClassifierFamily:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        if spec.backend != "torch":
+            return onnx.footprint(spec, path)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
         per_token = workspace_per_token(weights.model_config(path), dtype.itemsize)
         return Footprint(weights.weights_bytes(path, dtype), BASE_BYTES, per_token)
@@ -153,7 +160,10 @@ class TextClassifierFamily:
     def preparer(self, spec: ModelSpec, path: Path) -> ClassPreparer:
         return ClassPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> TextClassifier:
+    def load(self, spec: ModelSpec, path: Path, device: str) -> TextClassifier | onnx.Whole:
+        if spec.backend != "torch":
+            graph = onnx.load(spec, path, device, rank=2)
+            return onnx.Whole(TextClassifier(graph, spec.options.get("alarm")), graph)
         model = weights.load(
             AutoModelForSequenceClassification,
             path,

@@ -1,29 +1,40 @@
-"""Text into vectors: dense, sparse (SPLADE) and multivector (ColBERT), several from one forward pass."""
+"""Text into vectors: dense, sparse and multivector, several from one forward pass; and their likeness.
+
+Directories of sentence-transformers, PyLate and ColBERT are served as they are.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import linear, normalize
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModel, AutoModelForMaskedLM
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import heads, weights
-from engine.adapters.forward.packed import Encoder, Hidden, workspace_per_token
-from engine.adapters.forward.pooling import pool
+from engine.adapters.forward import gte, layers, onnx, weights
+from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.forward.quantize import quantize
-from engine.adapters.preparing.text_jobs import EncodeJob, TextPreparer, Wanted, outputs_of
+from engine.adapters.forward.vectors import ACTIVATIONS, SPARSE_ROWS, Trained, Vectors
+from engine.adapters.matching import Made, matched
+from engine.adapters.preparing.routes import Directory, Route
+from engine.adapters.preparing.served import encoders, served
+from engine.adapters.preparing.text_jobs import (
+    EncodeJob,
+    MatchJob,
+    TextPreparer,
+    check_similarity,
+    dense_dims,
+    hidden_size,
+    outputs_of,
+)
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, InferenceFailed
-from engine.requests import Encoded, Output, OutputType, Sparse, Task
+from engine.errors import EngineError, NotFinite
+from engine.requests import Encoded, Output, OutputType, Task
 
 UNUSED = frozenset(["pooler", "position_ids"])
 """Tensors of checkpoints that no output here is made of."""
@@ -33,195 +44,233 @@ LANGUAGE_HEADS = frozenset(
         "generator_lm_head",
         "generator_predictions",
         "lm_head",
+        "lm_predictions",
+        "mask_predictions",
         "vocab_layer_norm",
         "vocab_projector",
         "vocab_transform",
     ]
 )
 """And those that only sparse vectors are made of."""
-SPARSE_ROWS = 256
-"""Tokens whose scores over the whole vocabulary are held at once."""
 BASE_BYTES = 16 << 20
 """What a forward pass takes whatever its size: GEMM buffers and small change."""
 
 
-Maker = Callable[[Hidden, Sequence[EncodeJob], Sequence[int]], Mapping[int, Any]]
-"""Makes one kind of output for the jobs at these places; those that are not finite are missing."""
+class Transformer:
+    """One transformer with what stands behind it."""
+
+    def __init__(self, trained: Trained) -> None:
+        self.trained = trained
+        self._encoder = onnx.encoder(trained.model)
+
+    def vectors(self, jobs: Sequence[EncodeJob]) -> Vectors:
+        seen, adapters = [job.seen for job in jobs], [job.lora for job in jobs]
+        hidden = self._encoder.hidden([job.ids for job in jobs], seen=seen, adapters=adapters)
+        return Vectors(self.trained, hidden, jobs)
 
 
 class TextEncoder:
-    """Weights of an encoder, with a masked language model's head when it gives sparse vectors."""
+    """By role, the transformer that reads its texts; most models have one for both."""
 
-    def __init__(self, model: PreTrainedModel, projection: Tensor | None) -> None:
-        self._model = model
-        self._encoder = Encoder(model)
-        self._projection = projection
+    def __init__(self, roles: Mapping[str, Transformer]) -> None:
+        self._roles = dict(roles)
 
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
-        payloads = [cast(EncodeJob, job.payload) for job in jobs]
-        asking: dict[OutputType, list[int]] = defaultdict(list)
-        for place, payload in enumerate(payloads):
-            for kind in payload.wanted.outputs:
-                asking[kind].append(place)
-        make: dict[OutputType, Maker] = {
-            OutputType.DENSE: self._dense,
-            OutputType.SPARSE: self._sparse,
-            OutputType.MULTIVECTOR: self._multivector,
-        }
+        payloads = [cast(EncodeJob | MatchJob, job.payload) for job in jobs]
+        texts = {id(text): text for payload in payloads for text in _texts(payload)}
         with torch.inference_mode():
-            hidden = self._encoder.hidden([payload.ids for payload in payloads])
-            made = {kind: make[kind](hidden, payloads, places) for kind, places in asking.items()}
-        return [self._answer(place, payload, made) for place, payload in enumerate(payloads)]
+            made = self._made(list(texts.values()))
+            scores = matched([payload for payload in payloads if isinstance(payload, MatchJob)], made)
+        found = iter(scores)
+        return [
+            next(found) if isinstance(payload, MatchJob) else _answer(payload, made[id(payload)])
+            for payload in payloads
+        ]
+
+    def _made(self, texts: Sequence[EncodeJob]) -> dict[int, Made]:
+        """By the identity of each job, what was made of it. One pass for each transformer."""
+        passes: dict[int, list[EncodeJob]] = defaultdict(list)
+        made: dict[int, Made] = {}
+        for text in texts:
+            if text.looked_up is not None:
+                made[id(text)] = {OutputType.SPARSE: text.looked_up}
+                continue
+            passes[id(self._roles[text.role])].append(text)
+        transformers = {id(transformer): transformer for transformer in self._roles.values()}
+        for number, group in passes.items():
+            for text, found in zip(group, _outputs(transformers[number].vectors(group), group), strict=True):
+                made[id(text)] = found
+        return made
+
+    @property
+    def transformers(self) -> tuple[Transformer, ...]:
+        """Each once."""
+        return tuple({id(each): each for each in self._roles.values()}.values())
+
+    @property
+    def network(self) -> onnx.Network:
+        """What adapters change. Raises BadWeights for a model of several networks."""
+        if len(self.transformers) != 1:
+            raise weights.BadWeights("a model with two transformers takes no adapters")
+        return self.transformers[0].trained.model
 
     def tensors(self) -> Mapping[str, Tensor]:
-        projection = {} if self._projection is None else {"projection": self._projection}
-        return weights.tensors(self._model) | projection
+        return {
+            f"{number}.{name}": tensor
+            for number, each in enumerate(self.transformers)
+            for name, tensor in (weights.tensors(each.trained.model) | each.trained.tensors()).items()
+        }
 
     def unload(self) -> None:
-        self._projection = None
-        weights.release(self._model)
+        transformers = self.transformers
+        self._roles.clear()
+        for each in transformers:
+            weights.release(each.trained.model)
 
-    def _answer(
-        self, place: int, payload: EncodeJob, made: Mapping[OutputType, Mapping[int, Any]]
-    ) -> Encoded | EngineError:
-        parts = {kind.value: made[kind].get(place) for kind in payload.wanted.outputs}
-        if any(part is None for part in parts.values()):
-            return InferenceFailed("the model gave numbers that are not finite for this input")
-        return Encoded(**parts)
 
-    def _dense(
-        self, hidden: Hidden, payloads: Sequence[EncodeJob], places: Sequence[int]
-    ) -> dict[int, NDArray[Any]]:
-        alike: dict[Wanted, list[int]] = defaultdict(list)
-        for place in places:
-            alike[payloads[place].wanted].append(place)
-        pooled: dict[str, Tensor] = {}
-        found: dict[int, NDArray[Any]] = {}
-        for wanted, group in alike.items():
-            if wanted.pooling not in pooled:
-                pooled[wanted.pooling] = pool(hidden, wanted.pooling).float().cpu()
-            vectors = pooled[wanted.pooling][group][:, : wanted.dimensions]
-            if wanted.normalize:
-                vectors = normalize(vectors)
-            rows = vectors.numpy()
-            finite = np.isfinite(rows).all(1)
-            found.update(
-                (place, row)
-                for place, row, good in zip(
-                    group, quantize(np.where(finite[:, None], rows, 0), wanted.dtype), finite, strict=True
-                )
-                if good
-            )
-        return found
+def _texts(payload: EncodeJob | MatchJob) -> Iterable[EncodeJob]:
+    return (payload.query, payload.document) if isinstance(payload, MatchJob) else (payload,)
 
-    def _sparse(
-        self, hidden: Hidden, payloads: Sequence[EncodeJob], places: Sequence[int]
-    ) -> dict[int, Sparse]:
-        """SPLADE-max: log(1 + relu(score)), the largest over the tokens, special ones included.
 
-        arXiv 2109.10086, and what sentence-transformers' SparseEncoder does. Always float32.
-        """
-        found = {}
-        asking = set(places)
-        for laid, rows in hidden.layout.chunks(SPARSE_ROWS):
-            indices = hidden.layout.order[laid]
-            if asking.isdisjoint(indices.tolist()):
-                continue
-            best = self._strongest(hidden, laid, rows).relu_().log1p_().float().cpu().numpy()
-            for index, row in zip(indices.tolist(), best, strict=True):
-                if index in asking and np.isfinite(row).all():
-                    terms = np.flatnonzero(row)
-                    found[index] = Sparse(len(row), terms.astype(np.int32), row[terms])
-        return found
+def _outputs(vectors: Vectors, jobs: Sequence[EncodeJob]) -> list[Made]:
+    """What each job wants; those that are not finite are missing."""
+    asking: dict[OutputType, list[int]] = defaultdict(list)
+    for place, job in enumerate(jobs):
+        for kind in job.wanted.outputs:
+            asking[kind].append(place)
+    found: list[Made] = [{} for _ in jobs]
+    for place, dense in vectors.dense(asking[OutputType.DENSE]).items():
+        found[place][OutputType.DENSE] = dense
+    for place, sparse in vectors.sparse(asking[OutputType.SPARSE]).items():
+        found[place][OutputType.SPARSE] = sparse
+    for place in asking[OutputType.MULTIVECTOR]:
+        found[place][OutputType.MULTIVECTOR] = vectors.tokens(place)
+    return found
 
-    def _strongest(self, hidden: Hidden, laid: slice, rows: slice) -> Tensor:
-        """(sequences, vocabulary): each sequence's largest score of each term."""
-        if laid.stop - laid.start == 1:
-            parts = torch.split(hidden.states[rows], SPARSE_ROWS)
-            best = [heads.token_logits(self._model, part).amax(0) for part in parts]
-            return torch.stack(best).amax(0, keepdim=True)
-        scores = heads.token_logits(self._model, hidden.states[rows])
-        lengths = hidden.layout.lengths[laid].tolist()
-        return torch.stack([part.amax(0) for part in torch.split(scores, lengths)])
 
-    def _multivector(
-        self, hidden: Hidden, payloads: Sequence[EncodeJob], places: Sequence[int]
-    ) -> dict[int, NDArray[Any]]:
-        """A vector for each token (ColBERT, arXiv 2004.12832)."""
-        states = hidden.states if self._projection is None else linear(hidden.states, self._projection)
-        plain = states.float()
-        unit = normalize(plain)
-        found = {}
-        for place in places:
-            payload = payloads[place]
-            vectors = (unit if payload.wanted.normalize else plain)[hidden.layout.rows(place)].cpu().numpy()
-            if payload.counted is not None:
-                vectors = vectors[payload.counted]
-            if np.isfinite(vectors).all():
-                found[place] = quantize(vectors, payload.wanted.dtype)
-        return found
+def _answer(job: EncodeJob, made: Made) -> Encoded | EngineError:
+    parts: dict[str, Any] = {}
+    for kind in job.wanted.outputs:
+        found: Any = made.get(kind)
+        if isinstance(found, Tensor):
+            numbers = found.cpu().numpy()
+            found = quantize(numbers, job.wanted.dtype) if np.isfinite(numbers).all() else None
+        if found is None:
+            return NotFinite()
+        parts[kind.value] = found
+    return Encoded(**parts)
 
 
 class TextEncoderFamily:
     """Encoders, and decoders used as such, of the transformers library."""
 
     cost_unit: ClassVar[str] = "tokens"
-    tasks: ClassVar[frozenset[Task]] = frozenset([Task.ENCODE])
+    tasks: ClassVar[frozenset[Task]] = frozenset([Task.ENCODE, Task.SCORE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
-        config = weights.model_config(path)
-        _refuse_other_dims(spec, path, config)
-        dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
-        per_token = workspace_per_token(config, dtype.itemsize)
-        base = BASE_BYTES
-        if OutputType.SPARSE in outputs_of(spec):
-            # scores of a chunk, and the strongest of each of its sequences
-            base += 2 * SPARSE_ROWS * int(config["vocab_size"]) * 4
-        if OutputType.MULTIVECTOR in outputs_of(spec):
-            per_token += 3 * 4 * int(config["hidden_size"])
-        return Footprint(weights.weights_bytes(path, dtype, _without(spec)), base, per_token)
+        stored = served(spec, path)
+        check_similarity(stored)
+        if spec.backend != "torch":
+            _refuse_other_dims(spec, _only_route(spec, stored, path), weights.model_config(path))
+            return onnx.footprint(spec, path)
+        taken = [_footprint(spec, route) for route in encoders(stored)]
+        return Footprint(
+            sum(each.weights_bytes for each in taken),
+            max((each.workspace_base for each in taken), default=BASE_BYTES),
+            max((each.workspace_per_cost for each in taken), default=0.0),
+        )
 
     def preparer(self, spec: ModelSpec, path: Path) -> TextPreparer:
         return TextPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> TextEncoder:
-        outputs = outputs_of(spec)
-        if OutputType.DENSE in outputs:
-            _refuse_layers_after_pooling(path)
-        dtype = weights.dtype_on(device, spec.dtype, path)
-        auto = AutoModelForMaskedLM if OutputType.SPARSE in outputs else AutoModel
-        remote = spec.trust_remote_code
-        model = weights.load(auto, path, device, dtype, without=_without(spec), trust_remote_code=remote)
-        stored = heads.projection(path) if OutputType.MULTIVECTOR in outputs else {}
-        layer = weights.read(stored, dtype).get("linear.weight")
-        return TextEncoder(model, None if layer is None else layer.to(device))
+    def load(self, spec: ModelSpec, path: Path, device: str) -> TextEncoder | onnx.Whole:
+        stored = served(spec, path)
+        if spec.backend != "torch":
+            return _loaded_graph(spec, stored, path, device)
+        loaded = {route.path: _load(spec, route, device) for route in encoders(stored)}
+        return TextEncoder(
+            {role: loaded[route.path] for role, route in stored.routes.items() if not route.looked_up}
+        )
 
 
-def _without(spec: ModelSpec) -> frozenset[str]:
-    return UNUSED if OutputType.SPARSE in outputs_of(spec) else UNUSED | LANGUAGE_HEADS
+def _loaded_graph(spec: ModelSpec, stored: Directory, path: Path, device: str) -> onnx.Whole:
+    route = _only_route(spec, stored, path)
+    graph = onnx.load(spec, path, device, rank=3)
+    behind = (layers.load(held, "cpu", torch.float32) for held in _layers(spec, route))
+    transformer = Transformer(Trained(graph, *behind))
+    return onnx.Whole(TextEncoder(dict.fromkeys(stored.routes, transformer)), graph)
 
 
-def _refuse_other_dims(spec: ModelSpec, path: Path, config: Mapping[str, Any]) -> None:
+def _only_route(spec: ModelSpec, stored: Directory, path: Path) -> Route:
+    """Of a graph that both roles share. Raises BadWeights for what no graph here does."""
+    (route, *others) = encoders(stored)
+    if others or route.path != path or any(each.looked_up for each in stored.routes.values()):
+        raise weights.BadWeights(f"{path} has more or other than one transformer: backend torch runs that")
+    if _splade(spec, route):
+        raise weights.BadWeights("sparse vectors of a masked language model are made by backend torch only")
+    return route
+
+
+def _footprint(spec: ModelSpec, route: Route) -> Footprint:
+    config = weights.model_config(route.path)
+    _refuse_other_dims(spec, route, config)
+    dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, route.path)
+    per_token, base = workspace_per_token(config, dtype.itemsize), BASE_BYTES
+    behind = [layer for held in _layers(spec, route) for layer in held]
+    if _splade(spec, route):
+        # scores of a chunk, and the strongest of each of its sequences
+        base += 2 * SPARSE_ROWS * int(config["vocab_size"]) * 4
+    if OutputType.MULTIVECTOR in outputs_of(spec):
+        per_token += 3 * 4 * hidden_size(config)
+    held = weights.weights_bytes(route.path, dtype, _without(spec, route))
+    held += sum(part.nbytes(dtype) for layer in behind for part in layers.stored(layer).values())
+    return Footprint(held, base, per_token)
+
+
+def _layers(spec: ModelSpec, route: Route) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """After pooling, of tokens, and those that weigh tokens: only what the entry's outputs need."""
+    able = outputs_of(spec)
+    return (
+        route.layers if OutputType.DENSE in able else (),
+        layers.projections(route) if OutputType.MULTIVECTOR in able else (),
+        (route.token_weights,) if route.token_weights and OutputType.SPARSE in able else (),
+    )
+
+
+def _load(spec: ModelSpec, route: Route, device: str) -> Transformer:
+    dtype = weights.dtype_on(device, spec.dtype, route.path)
+    if _splade(spec, route) and (route.sparse_activation not in ACTIVATIONS):
+        raise weights.BadWeights(f"no sparse activation {route.sparse_activation!r}")
+    auto = AutoModelForMaskedLM if _splade(spec, route) else AutoModel
+    without = _without(spec, route)
+    remote = spec.trust_remote_code
+    gte.register()
+    model = weights.load(auto, route.path, device, dtype, without=without, trust_remote_code=remote)
+    if spec.options.get("bidirectional"):
+        model.config.is_causal = False
+    after, projections, token_weights = (layers.load(held, device, dtype) for held in _layers(spec, route))
+    return Transformer(Trained(model, after, projections, token_weights))
+
+
+def _splade(spec: ModelSpec, route: Route) -> bool:
+    return OutputType.SPARSE in outputs_of(spec) and route.token_weights is None
+
+
+def _without(spec: ModelSpec, route: Route) -> frozenset[str]:
+    return UNUSED if _splade(spec, route) else UNUSED | LANGUAGE_HEADS
+
+
+def _refuse_other_dims(spec: ModelSpec, route: Route, config: Mapping[str, Any]) -> None:
     """What the entry says of its vectors is told to clients: it must be so."""
-    hidden = config.get("hidden_size") or config.get("dim") or config.get("d_model")
-    projected = heads.projection(path) if OutputType.MULTIVECTOR in outputs_of(spec) else {}
-    rows = projected["linear.weight"].shape[0] if projected else hidden
+    tokens = layers.width(layers.projections(route), hidden_size(config))
     made = {
-        OutputType.DENSE: hidden,
+        OutputType.DENSE: dense_dims(route, config),
         OutputType.SPARSE: config.get("vocab_size"),
-        OutputType.MULTIVECTOR: rows,
+        OutputType.MULTIVECTOR: tokens,
     }
     for kind, said in spec.dims.items():
         if made[kind] not in (None, said):
             raise weights.BadWeights(f"the entry says dims {{{kind}: {said}}}; the model makes {made[kind]}")
-
-
-def _refuse_layers_after_pooling(path: Path) -> None:
-    """A directory whose vectors go through further layers would come out wrong, not fail."""
-    file = path / "modules.json"
-    modules = json.loads(file.read_text("utf-8")) if file.is_file() else []
-    if dense := [module["path"] for module in modules if module["type"].endswith(".Dense")]:
-        raise weights.BadWeights(f"{path} has layers after its pooling ({', '.join(dense)}), not supported")
 
 
 FAMILY = TextEncoderFamily()

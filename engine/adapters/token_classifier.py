@@ -16,18 +16,18 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Encoding
 from torch import Tensor, nn
-from transformers import AutoModelForTokenClassification, PreTrainedModel
+from transformers import AutoModelForTokenClassification
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import weights
-from engine.adapters.forward.packed import Encoder, workspace_per_token
+from engine.adapters.forward import onnx, weights
+from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
 from engine.adapters.labelling.tagging import Tagger, Tokens
 from engine.adapters.preparing.kinds import extract_options, only_texts
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import Span, fit, owned
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, InferenceFailed, InvalidInput
+from engine.errors import EngineError, InvalidInput, NotFinite
 from engine.requests import Entity, Extracted, ExtractOptions, Item, Options, Output, Task, Usage
 
 OVERLAP = 128
@@ -107,9 +107,9 @@ class TagPreparer:
 class TokenClassifier:
     """Weights of an encoder and of the layers behind it."""
 
-    def __init__(self, model: PreTrainedModel, tagger: Tagger) -> None:
+    def __init__(self, model: onnx.Network, tagger: Tagger) -> None:
         self._model = model
-        self._encoder = Encoder(model)
+        self._encoder = onnx.encoder(model)
         # registered in the order in which the library's own forward applies them
         behind = (part for name, part in model.named_children() if name != model.base_model_prefix)
         self._head = nn.Sequential(*behind)
@@ -142,7 +142,7 @@ class TokenClassifier:
         ]
         scores = np.concatenate(parts)
         if not np.isfinite(scores).all():
-            return InferenceFailed("the model gave numbers that are not finite for this input")
+            return NotFinite()
         return Extracted(
             entities=tuple(
                 Entity(job.text[found.start : found.end], name, found.score, found.start, found.end)
@@ -164,6 +164,8 @@ class TokenClassifierFamily:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+        if spec.backend != "torch":
+            return onnx.footprint(spec, path)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
         config = weights.model_config(path)
         per_token = workspace_per_token(config, dtype.itemsize) + 3 * 4 * len(config["id2label"])
@@ -172,7 +174,10 @@ class TokenClassifierFamily:
     def preparer(self, spec: ModelSpec, path: Path) -> TagPreparer:
         return TagPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> TokenClassifier:
+    def load(self, spec: ModelSpec, path: Path, device: str) -> TokenClassifier | onnx.Whole:
+        if spec.backend != "torch":
+            graph = onnx.load(spec, path, device, rank=3)
+            return onnx.Whole(TokenClassifier(graph, tagger(spec, graph.config.id2label)), graph)
         model = weights.load(
             AutoModelForTokenClassification,
             path,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 from anyio import CapacityLimiter, to_thread
 
-from engine.adapters.family import Parkable
+from engine.adapters.family import Parkable, Sleeping
 from engine.devices.company import Company, Presence
 from engine.devices.device import DeviceLost, Parked, Seen
 from engine.devices.failures import cuda_failed
@@ -49,6 +49,7 @@ class Cuda:
         self._loading = CapacityLimiter(self.slots)
         self._company = Company()
         self._pools: dict[str, Any] = {}
+        self._housed: dict[str, Sleeping] = {}
 
     async def run(self, slot: int, model: object, cost: int, work: Callable[[], R]) -> R:
         self._peaks[slot] = 0
@@ -73,11 +74,16 @@ class Cuda:
                 traceback.clear_frames(error.__traceback__)  # they hold what came before it
                 self._close_pool(unit)
                 raise
+            if isinstance(result, Sleeping):
+                self._housed[unit] = result
             return result
 
         return await self._aside(into_pool)
 
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
+        # What a process of ours still holds when it sleeps is nobody's in the ledger: seen as foreign.
+        self._housed.pop(unit, None)
+
         def let_go() -> None:
             work()
             self._close_pool(unit)
@@ -188,8 +194,12 @@ class Cuda:
             free, total = torch.cuda.mem_get_info(self._device)
             used = total - free
         own = nvml.own_bytes() if nvml else None
-        if own is None:
+        housed = list(self._housed.values())
+        if own is None or nvml is None:
             own = self.context_bytes + torch.cuda.memory_reserved(self._device)
+            own += sum(model.device_bytes for model in housed)
+        elif housed:
+            own += nvml.bytes_of(frozenset().union(*(model.pids for model in housed))) or 0
         return Seen(
             foreign_bytes=max(0, used - own),
             allocated_bytes=max(0, own - self.context_bytes),

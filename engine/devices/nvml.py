@@ -6,6 +6,7 @@ Not run on the machines this was built on: they have no card.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any, Self
 
 
@@ -36,10 +37,16 @@ class Nvml:
 
     def own_bytes(self) -> int | None:
         """By this process, its context included. In a container the driver may know it by another number."""
-        for process in self._ask("nvmlDeviceGetComputeRunningProcesses") or ():
-            if process.pid == os.getpid() and process.usedGpuMemory is not None:
-                return int(process.usedGpuMemory)
-        return None
+        return self.bytes_of([os.getpid()])
+
+    def bytes_of(self, pids: Collection[int]) -> int | None:
+        """By these processes; None when the driver knows none of them."""
+        held = [
+            int(process.usedGpuMemory)
+            for process in self._ask("nvmlDeviceGetComputeRunningProcesses") or ()
+            if process.pid in pids and process.usedGpuMemory is not None
+        ]
+        return sum(held) if held else None
 
     def utilisation(self) -> float | None:
         rates = self._ask("nvmlDeviceGetUtilizationRates")

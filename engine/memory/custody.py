@@ -55,8 +55,13 @@ class Custody:
     @property
     def wake_at(self) -> float:
         """When `on_wake` should be called, if nothing comes before."""
-        parts = (self.lending, self.departures, self.pinning, self.arrivals, self.ahead)
-        return min(part.wake_at for part in parts)
+        return min(
+            self.lending.wake_at,
+            self.departures.wake_at,
+            self.pinning.wake_at,
+            self.arrivals.wake_at,
+            self.ahead.wake_at,
+        )
 
     # From the batcher.
 

@@ -92,6 +92,8 @@ class Departures:
     def unyield(self) -> list[Effect]:
         """A unit that was to leave for a claim that is gone stays, unless a batch waits for that too."""
         effects: list[Effect] = []
+        if not any(resident.yielding for resident in self.held.residents.values()):
+            return effects
         making_room = {claim.device for claim in self.held.claims.values()}
         making_room |= {r.device for r in self.held.residents.values() if r.owed_bytes and not r.yielding}
         for resident in self.held.residents.values():

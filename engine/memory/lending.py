@@ -125,10 +125,14 @@ class Lending:
 
     def feed(self, device: str) -> list[Effect]:
         """Bytes came free on `device`: those that were denied for want of them may ask again."""
+        if not self._starved:
+            return []
         return self._tell([key for key in self._starved if key[1] == device])
 
     def look_again(self, now: float) -> list[Effect]:
         """Those whose neighbours have had their turn may ask again, and they leave."""
+        if not self._starved:
+            return []
         return self._tell([key for key, when in self._starved.items() if when <= now])
 
     def forget(self, device: str) -> None:

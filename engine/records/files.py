@@ -19,7 +19,8 @@ import orjson
 
 from engine import __version__
 from engine.errors import InvalidInput, UnknownRecording
-from engine.records import stretches
+from engine.records import checking, stretches
+from engine.records.lines import MIB, Bounds, lines
 from engine.records.sharing import Sharing
 
 VERSION = 1
@@ -36,8 +37,8 @@ NAMES = {
 
 TABLES = {said: name for name, said in NAMES.items()}
 
-_AS_JSON = ("lines", "units")
-"""Columns that hold JSON: they are written as what they hold."""
+BOUNDS = Bounds(first=8 * MIB, line=MIB, whole=16 * 2**10 * MIB)
+"""The first line has a snapshot in it, of a catalogue however long."""
 
 
 def write(database: Path, name: str, out: Path, sharing: Sharing | None = None) -> None:
@@ -74,15 +75,16 @@ def find(db: sqlite3.Connection, name: str) -> Mapping[str, Any]:
 def header(row: Mapping[str, Any]) -> dict[str, Any]:
     """Of a row of `recordings`. A recording that runs has no length yet: None."""
     ended = row["ended_at"]
+    snapshot = json.loads(row["snapshot"] or "{}")
     return {
         "serai_recording": VERSION,
         "name": row["name"],
-        "started_at": row["started_at"],
+        "started_at": checking.moment(row["started_at"]),
         "seconds": None if ended is None else ended - row["started_at"],
         "closed": row["closed"] or "running",
-        "seed": row["seed"] or 0,
+        "seed": row["seed"] if isinstance(row["seed"], int) else 0,
         "server": __version__,
-        "snapshot": json.loads(row["snapshot"] or "{}"),
+        "snapshot": snapshot if isinstance(snapshot, dict) else {},
     }
 
 
@@ -96,30 +98,32 @@ def rows(db: sqlite3.Connection, recording: Mapping[str, Any]) -> Iterator[tuple
                 value = found[column]
                 if value is None or column in ("id", "recording", "recorded_at"):
                     continue
-                made[column] = json.loads(value) if column in _AS_JSON else value
+                made[column] = json.loads(value) if column in checking.AS_JSON else value
             yield said, made
 
 
-def read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The header first, as `header`; then every row. Raises InvalidInput that names file and line."""
+def read(path: Path, called: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The header first, as `header`; then every row, of known columns. Raises InvalidInput that names the
+    line, and the file by its path, or as it is `called`."""
     last: dict[str, float] = {}
     counts: Counter[str] = Counter()
-    ended = False
-    for number, found in _objects(path):
-        where = f"{path}:{number}"
+    ended, started = False, 0.0
+    called = called or str(path)
+    for number, found in _objects(path, called):
+        where = f"{called}:{number}"
         if number == 1:
-            yield "header", _header(found, where)
+            started = _header(found, where)["started_at"]
+            yield "header", found
             continue
         said = found.pop("is", None)
         if said == "end":
             _check_end(found, counts, where)
             ended = True
             break
-        if said not in TABLES:
-            raise InvalidInput(f"{where}: {said!r} is nothing that a recording has.")
-        at = found.get("at")
-        if not isinstance(at, int | float):
-            raise InvalidInput(f"{where}: a {said} needs `at`, in seconds.")
+        if not isinstance(said, str) or said not in TABLES:
+            raise InvalidInput(f"{where}: {str(said)[:100]!r} is nothing that a recording has.")
+        row = checking.row(TABLES[said], found, started, where)
+        at = row["at"]
         if at < last.get(said, at):
             raise InvalidInput(
                 f"{where}: the clock goes backwards, from {last[said]:.6f} to {at:.6f}. "
@@ -127,38 +131,38 @@ def read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             )
         last[said] = at
         counts[said] += 1
-        yield said, found
+        yield said, row
     if not ended:
-        raise InvalidInput(_cut_off(path, counts))
+        raise InvalidInput(_cut_off(called, counts))
     if not counts["request"]:
-        raise InvalidInput(f"{path} holds no requests: nothing was asked while it was recorded.")
+        raise InvalidInput(f"{called} holds no requests: nothing was asked while it was recorded.")
 
 
-def _cut_off(path: Path, counts: Mapping[str, int]) -> str:
+def _cut_off(called: str, counts: Mapping[str, int]) -> str:
     total = sum(counts.values())
-    return f"{path} was cut off after {total} rows: its last line is missing. Export or copy it again."
+    return f"{called} was cut off after {total} rows: its last line is missing. Export or copy it again."
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path, called: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and object. What breaks off in the middle ends here: `read` misses the last line."""
     try:
-        with gzip.open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
+        with path.open("rb") as packed, gzip.open(packed) as file:
+            for number, line in lines(file, packed, called, BOUNDS):
                 try:
                     found = orjson.loads(line)
                 except ValueError as error:
                     if not line.endswith(b"\n"):
                         return
-                    raise InvalidInput(f"{path}:{number}: {error}") from None
+                    raise InvalidInput(f"{called}:{number}: {error}") from None
                 if not isinstance(found, dict):
-                    raise InvalidInput(f"{path}:{number}: expected an object.")
+                    raise InvalidInput(f"{called}:{number}: expected an object.")
                 yield number, found
     except (EOFError, zlib.error):
         return
     except gzip.BadGzipFile:
-        raise InvalidInput(f"{path} is no recording: it is not gzip.") from None
+        raise InvalidInput(f"{called} is no recording: it is not gzip.") from None
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"{called} cannot be read: {error.strerror}.") from None
 
 
 def _header(found: dict[str, Any], where: str) -> dict[str, Any]:
@@ -167,12 +171,10 @@ def _header(found: dict[str, Any], where: str) -> dict[str, Any]:
         raise InvalidInput(f"{where}: this is no recording: its first line has no serai_recording.")
     if version != VERSION:
         raise InvalidInput(
-            f"{where}: this recording is of version {version}; this server reads version {VERSION}. "
+            f"{where}: this recording is of version {str(version)[:40]}; this server reads {VERSION}. "
             "Export it with the server that made it, or upgrade this one."
         )
-    started, seconds = found.get("started_at"), found.get("seconds")
-    if not isinstance(started, int | float) or not isinstance(seconds, int | float | None):
-        raise InvalidInput(f"{where}: started_at and seconds are numbers.")
+    checking.header(found, where)
     return found
 
 
@@ -180,5 +182,5 @@ def _check_end(found: Mapping[str, Any], counts: Mapping[str, int], where: str) 
     said = found.get("rows")
     if not isinstance(said, dict) or {k: v for k, v in said.items() if v} != dict(counts):
         raise InvalidInput(
-            f"{where}: the file says it has {said} rows; it has {dict(counts)}. Copy it again."
+            f"{where}: the file says it has {str(said)[:200]} rows; it has {dict(counts)}. Copy it again."
         )

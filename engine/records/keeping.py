@@ -32,6 +32,7 @@ class Keeping:
         self._path = path
         self._in_turn = in_turn
         self._readers = CapacityLimiter(1)
+        self._importing = CapacityLimiter(1)  # a long file keeps nobody from the list
 
     async def infos(self) -> list[RecordingInfo]:
         """Counting takes long where there is much: it has a connection of its own, beside the writer."""
@@ -61,11 +62,11 @@ class Keeping:
 
     async def take_in(self, name: str, path: Path) -> None:
         """A few rows at a time, so that live rows come in between. What fails leaves nothing behind."""
-        pieces = importing.pieces(path)
-        head = await to_thread.run_sync(next, pieces, limiter=self._readers)
+        pieces, turn = importing.pieces(path), self._importing
+        head = await to_thread.run_sync(next, pieces, limiter=turn)
         number = await self._in_turn(lambda: stretches.insert(self._db, name, head.header))
         try:
-            while (piece := await to_thread.run_sync(next, pieces, None, limiter=self._readers)) is not None:
+            while (piece := await to_thread.run_sync(next, pieces, None, limiter=turn)) is not None:
                 await self._in_turn(partial(piece.insert, self._db, number))
         except BaseException:
             with anyio.CancelScope(shield=True):

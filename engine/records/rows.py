@@ -23,7 +23,7 @@ def row(event: Recorded) -> Row:
     made = asdict(event)
     match event:
         case RequestDone():
-            del made["arrived"]
+            del made["arrived"], made["truncated"]  # the latter is for counting alone
             made["batches"] = ",".join([f"{batch}:{jobs}" for batch, jobs in event.batches])
             made["costs"] = ",".join(map(str, event.costs))
             made["deadline_seconds"] = None if math.isinf(event.deadline_seconds) else event.deadline_seconds

@@ -11,6 +11,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from engine.errors import InvalidInput, UnknownRecording
+from engine.records.checking import moment
 from engine.records.tables import KEPT, table
 from engine.records.views import RecordingInfo
 
@@ -63,8 +64,21 @@ def start(db: Database, name: str, who: str, now: float, snapshot: Mapping[str, 
     return _inserted(db, row)
 
 
-def stop(db: Database, number: int, now: float, payloads: Mapping[str, Any] | None) -> None:
-    ended = {"ended_at": now, "closed": "stopped", "payloads": json.dumps(payloads) if payloads else None}
+def stop(
+    db: Database,
+    number: int,
+    now: float,
+    payloads: Mapping[str, Any] | None,
+    learned: Mapping[str, Any],
+) -> None:
+    """`learned` stands in its snapshot from now on: at the start of a fresh server nothing was known."""
+    snapshot = json.loads(table(db, "recordings").get(number)["snapshot"])
+    ended = {
+        "ended_at": now,
+        "closed": "stopped",
+        "payloads": json.dumps(payloads) if payloads else None,
+        "snapshot": json.dumps({**snapshot, **learned}),
+    }
     table(db, "recordings").update(number, ended)
 
 
@@ -108,16 +122,16 @@ def info(db: Database, row: Found) -> RecordingInfo:
     payloads = json.loads(row["payloads"]) if row["payloads"] else {}
     return RecordingInfo(
         name=row["name"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
+        started_at=moment(row["started_at"]),
+        ended_at=None if row["ended_at"] is None else moment(row["ended_at"]),
         closed=row["closed"] or "running",
         who=row["who"] or "",
-        seed=row["seed"] or 0,
+        seed=row["seed"] if isinstance(row["seed"], int) else 0,
         requests=counted("requests"),
         batches=counted("batches"),
         loads=counted("residency", more=" and event = 'loaded'"),
         models=counted("requests", "count(distinct model)"),
-        lost=counted("losses", "sum(rows)"),
+        lost=counted("losses", "total(rows)"),
         payloads=int(payloads.get("requests", 0)),
     )
 

@@ -23,6 +23,8 @@ LOOK = 8
 """So many lanes of a class are looked at, those that have had least of their share: as each batch moves
 its lane back, the others come up within that many batches."""
 
+CLASSES = tuple(ServiceClass)  # an enum makes them anew each time it is walked through
+
 LOADS_WORTH = 2.0
 """A backlog is spread when it would last as long as so many loads."""
 
@@ -73,7 +75,7 @@ class Filling:
     def candidates(self, device: str, now: float) -> list[Candidate]:
         """Lanes that could run there now, of each class those that have had least."""
         found: list[Candidate] = []
-        for service_class in ServiceClass:
+        for service_class in CLASSES:
             looked, free = 0, False
             for unit in self.order.walk(device, service_class):
                 if candidate := self.candidate(unit, device, now):
@@ -168,7 +170,7 @@ class Filling:
         for other in self.slots.counts:
             if other == device or self.slots.kinds[other] != kind:
                 continue
-            for service_class in ServiceClass:
+            for service_class in CLASSES:
                 for unit in itertools.islice(self.order.walk(other, service_class), LOOK):
                     if device not in self.warm[unit] and self._pays_a_load(unit, service_class):
                         spread += self.spread(unit, device)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from engine.sources.files import NotHere
 
-PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata"]
 
 
 class Repository(Protocol):

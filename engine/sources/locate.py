@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from engine.catalog import ModelSpec, Source
+from engine.entry import ONNX_GRAPHS
 from engine.errors import WeightsUnavailable
+from engine.onnx_files import graph_file
 from engine.sources import hub, wheels
 from engine.sources.child import Progress
 from engine.sources.files import NotHere, WheelFiles, below, choose
@@ -63,7 +65,7 @@ class Sources:
         tried = []
         for source in spec.sources:
             try:
-                return self._from(source, progress or _unseen)
+                return self._for_backend(spec, self._from(source, progress or _unseen), progress or _unseen)
             except NotHere as why:
                 tried.append({"source": str(source), "reason": str(why)})
             except OSError as error:
@@ -126,6 +128,22 @@ class Sources:
             return _with_weights(folder / source.path)
         read = _read(source, folder)
         return self.store.made(_recipe(source, folder), lambda _into: read, progress)
+
+    def _for_backend(self, spec: ModelSpec, path: Path, progress: Progress) -> Path:
+        """The directory itself, or one made of it that holds the graph which the entry's backend runs."""
+        if spec.backend == "torch" or graph_file(path, spec) is not None:
+            return path
+        if "onnx_file" in spec.options:
+            raise NotHere(f"{path} holds no {spec.options['onnx_file']}, which the option onnx_file names")
+        plain = spec.model_copy(update={"backend": "onnx"})
+        if graph_file(path, plain) is None:
+            path = self._made_of(path, ONNX_GRAPHS[spec.family], progress)
+        return path if spec.backend == "onnx" else self._made_of(path, "onnx_int8", progress)
+
+    def _made_of(self, path: Path, name: str, progress: Progress) -> Path:
+        source = Source(directory=str(path), convert=name)
+        read = _read(source, path)
+        return self.store.made(_recipe(source, path), lambda _into: read, progress)
 
     def _from_wheel(self, source: Source, progress: Progress) -> Path:
         recipe = Recipe.of(source)

@@ -5,15 +5,23 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from engine.errors import InvalidInput
+from engine.records.lines import MIB, Bounds, File, lines
 from replay.trace import BadTrace
 
 Row = Mapping[str, Any]
+
+BOUNDS = Bounds(first=MIB, line=MIB, whole=4096 * MIB)
+MOST_ROWS = 10_000_000
+MOST_COLUMNS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +92,51 @@ FORMS = (
 def rows(path: Path) -> Iterator[tuple[int, Row]]:
     """Line number and row: of JSON lines where the name says so, else of CSV with a header; `.gz` of both.
 
-    A last line that was cut off is left out. Raises BadTrace for anything else that is no row.
+    A last line that was cut off is left out. Raises BadTrace for anything else that is no row, and for
+    more than is held of a file.
     """
+    packed = path.suffix == ".gz"
+    ending = Path(path.stem if packed else path.name).suffix
+    made = _json_rows if ending in (".jsonl", ".ndjson") else _csv_rows
     try:
-        packed = path.suffix == ".gz"
-        opened = gzip.open if packed else open
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            if Path(path.stem if packed else path.name).suffix in (".jsonl", ".ndjson"):
-                yield from _json_rows(path, file)
-            else:
-                yield from _csv_rows(path, file)
+        with path.open("rb") as raw, gzip.open(raw) if packed else nullcontext(raw) as file:
+            for count, row in enumerate(made(path, _texts(file, raw, path)), start=1):
+                if count > MOST_ROWS:
+                    raise BadTrace(f"{path}:{row[0]}: a trace has at most {MOST_ROWS} rows.")
+                yield row
+    except InvalidInput as error:
+        raise BadTrace(str(error)) from None
     except UnicodeDecodeError:
         raise BadTrace(f"{path} is no text file.") from None
-    except (EOFError, gzip.BadGzipFile):
+    except (EOFError, zlib.error, gzip.BadGzipFile):
         raise BadTrace(f"{path} was cut off, or is no gzip file.") from None
     except OSError as error:
         raise BadTrace(f"{path} cannot be read: {error.strerror}") from None
 
 
+def _texts(file: File, raw: IO[bytes], path: Path) -> Iterator[str]:
+    for number, line in lines(file, raw, str(path), BOUNDS):
+        yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+
+
 def _csv_rows(path: Path, file: Iterator[str]) -> Iterator[tuple[int, Row]]:
-    reader = csv.DictReader(file)
+    size = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal size
+        for line in file:  # a row may go over many, inside of quotes
+            size += len(line)
+            if size > BOUNDS.line:
+                raise BadTrace(f"{path}:{reader.line_num}: a row has at most {BOUNDS.line // MIB} MiB here.")
+            yield line
+
+    reader = csv.DictReader(counted())
     held: tuple[int, Row] | None = None
     try:
+        if len(reader.fieldnames or ()) > MOST_COLUMNS:
+            raise BadTrace(f"{path}:1: a trace has at most {MOST_COLUMNS} columns.")
         for row in reader:
+            size = 0
             if held is not None:
                 yield held
             held = (reader.line_num, row)
@@ -128,9 +158,16 @@ def _json_rows(path: Path, file: Iterator[str]) -> Iterator[tuple[int, Row]]:
         except ValueError as error:
             wrong = BadTrace(f"{path}:{number}: {error}")
             continue
+        except RecursionError:
+            raise BadTrace(f"{path}:{number}: its values are nested too deeply.") from None
         if not isinstance(row, dict):
             raise BadTrace(f"{path}:{number}: expected an object")
         yield number, row
+
+
+def named(columns: Sequence[str]) -> str:
+    """For a message: as much as anybody reads."""
+    return ", ".join(str(name)[:40] for name in columns[:40]) + (", ..." if len(columns) > 40 else "")
 
 
 def form_of(columns: Sequence[str], path: Path) -> Form:
@@ -140,7 +177,7 @@ def form_of(columns: Sequence[str], path: Path) -> Form:
             return form
     known = ", ".join(form.name for form in FORMS)
     raise BadTrace(
-        f"{path} has the columns {', '.join(map(str, columns))}, which is none of the forms {known}. "
+        f"{path} has the columns {named(columns)}, which is none of the forms {known}. "
         "Say which is what: --map time=..., and input=, output=, model=, session= where there are such."
     )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from replay.formats.columns import FORMS, Form, Row, form_of, mapped, moment, rows
+from replay.formats.columns import FORMS, Form, Row, form_of, mapped, moment, named, rows
 from replay.trace import NO_SESSION, BadTrace, Trace
 
 MANY = 1_000_000_000
 """A size beyond this is no size."""
+LONGEST_NAME = 200
+"""Characters of a model's name, or a session's."""
+MOST_MODELS = 10_000
 
 
 def read(
@@ -34,8 +38,8 @@ def read(
     chosen = _form(path, columns, form, mapping, time_unit)
     missing = [name for name in chosen.needs if name not in columns]
     if missing:
-        raise BadTrace(f"{path} has no column {', '.join(missing)}; it has {', '.join(map(str, columns))}.")
-    return _collect(path, chosen, [first, *reader], model or _service(path))
+        raise BadTrace(f"{path} has no column {', '.join(missing)}; it has {named(columns)}.")
+    return _collect(path, chosen, chain([first], reader), model or _service(path))
 
 
 def _service(path: Path) -> str:
@@ -60,20 +64,24 @@ def _form(
     raise BadTrace(f"There is no form {name!r}; there are {', '.join(form.name for form in FORMS)}.")
 
 
-def _collect(path: Path, form: Form, found: list[tuple[int, Row]], service: str) -> Trace:
+def _collect(path: Path, form: Form, found: Iterable[tuple[int, Row]], service: str) -> Trace:
     when = moment(form)
-    arrived: list[float] = []
-    models, inputs, outputs, sessions = [], [], [], []
-    numbers: dict[Any, int] = {}
+    arrived, inputs, outputs, sessions = array("d"), array("q"), array("q"), array("q")
+    models: list[str] = []
+    known: dict[str, str] = {}  # a name is held once, however many rows have it
+    numbers: dict[str, int] = {}
     for line, row in found:
         try:
             arrived.append(when(row[form.time]))
             inputs.append(_size(row, form.input_size))
             outputs.append(_size(row, form.output_size))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise BadTrace(f"{path}:{line}: {error}") from None
-        models.append(str(row[form.model]) if form.model and row.get(form.model) else service)
-        sessions.append(_session(row, form, numbers))
+            model = _name(row, form.model) or service
+            models.append(known.setdefault(model, model))
+            sessions.append(_session(row, form, numbers))
+            if len(known) > MOST_MODELS:
+                raise ValueError(f"a trace has at most {MOST_MODELS} models")
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise BadTrace(f"{path}:{line}: {str(error)[:200]}") from None
     return Trace.of(
         _service(path),
         arrived,
@@ -92,12 +100,25 @@ def _size(row: Row, column: str | None) -> int:
     return size
 
 
-def _session(row: Row, form: Form, numbers: dict[Any, int]) -> int:
+def _name(row: Row, column: str | None) -> str:
+    """Empty where the row has none. Raises ValueError for what is no name."""
+    value = row.get(column) if column else None
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{column} is neither text nor a number")
+    name = str(value)
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"{column} has more than {LONGEST_NAME} characters")
+    return name
+
+
+def _session(row: Row, form: Form, numbers: dict[str, int]) -> int:
     """A number for the session. A row that names an earlier one is of that one's session."""
-    own = row.get(form.session) if form.session else None
-    if own in (None, ""):
+    own = _name(row, form.session)
+    if not own:
         return NO_SESSION
-    parent = row.get(form.parent) if form.parent else None
-    if parent not in (None, "", -1, "-1") and parent in numbers:
+    parent = _name(row, form.parent)
+    if parent not in ("", "-1") and parent in numbers:
         return numbers.setdefault(own, numbers[parent])
     return numbers.setdefault(own, len(numbers))

@@ -74,6 +74,8 @@ class Batcher:
         self._open: dict[str, Going] = {}
         self._holds: deque[Going] = deque()
         self._written: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
+        """Batches on each device."""
         self._ready_at: dict[str, float] = {}
         self._came: set[tuple[str, str]] = set()
         """Units and the devices that they have come to and not left."""
@@ -207,7 +209,9 @@ class Batcher:
             seconds = timing.batch(cost, luck)
             if not timing.known(cost):
                 self.extrapolated[unit] += 1
-        seconds /= self._cards[device].speed
+        card = self._cards[device]
+        seconds *= card.slowed[min(self._running[device], len(card.slowed) - 1)] / card.speed
+        self._running[device] += 1
         if self._keep:
             jobs = tuple([job.id for job in run.jobs])
             self.ran.append(Ran(now, seconds, unit, device, lease.slot, cost, jobs))
@@ -217,6 +221,7 @@ class Batcher:
     def _finish(self, run: Run, began: float, cost: int, tokens: int, here: int) -> None:
         lease = run.lease
         alone = self._company.leave(lease.device, here)
+        self._running[lease.device] -= 1
         spent = self._clock.now - began
         self.batches += 1
         key = (lease.unit, lease.device)

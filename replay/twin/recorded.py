@@ -18,7 +18,7 @@ from engine.units import Units, base, on_devices, units_of
 from replay.recording import Recording
 from replay.service import ServiceCurve
 from replay.trace import BadTrace, Floats
-from replay.twin import described
+from replay.twin import described, interference
 from replay.twin.server import Card, Server, Unit
 from replay.twin.timing import Loads, Seen, Timing
 
@@ -46,13 +46,21 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
             f"{recording.name} does not say what server it is of, so nothing can be planned by it."
         )
     settings, models = _read(recording)
+    measuring = Measuring(recording, footprints)
     cards = [
-        Card(d["name"], d["kind"], d["slots"], d["total_bytes"], d["context_bytes"], d["host_tier"])
+        Card(
+            d["name"],
+            d["kind"],
+            d["slots"],
+            d["total_bytes"],
+            d["context_bytes"],
+            d["host_tier"],
+            slowed=measuring.slowed(d["name"], d["slots"]),
+        )
         for d in snapshot["devices"]
     ]
     catalog = on_devices(Catalog({spec.id: spec for spec in models}, {}), {card.kind for card in cards})
     known = Units(catalog, settings.max_batch_cost)
-    measuring = Measuring(recording, footprints)
     found = {
         name: unit
         for spec in catalog
@@ -106,15 +114,35 @@ class Measuring:
     _changes: Mapping[str, list[Mapping[str, Any]]] = field(init=False)
     _bandwidth: float = field(init=False)
     """Bytes a second, of all loads that were seen."""
+    _seconds: Floats = field(init=False)
+    """Of each batch, if it had been alone on its device; of devices that `slowed` was asked of."""
 
     def __post_init__(self) -> None:
         recording = self.recording
         self._batches = np.array([base(unit) for unit in recording.batches["unit"]], dtype=np.object_)
         self._requests = np.array([base(unit) for unit in recording.requests["unit"]], dtype=np.object_)
         self._changes = _by_unit(recording.changes)
+        self._seconds = recording.batches["seconds"].astype(np.float64)
         loads = [c for c in recording.changes if c["event"] == "loaded" and c.get("weights_bytes")]
         rates = [c["weights_bytes"] / c["seconds"] for c in loads if c.get("seconds")]
         self._bandwidth = float(np.median(rates)) if rates else DISK
+
+    def slowed(self, device: str, slots: int) -> tuple[float, ...]:
+        """Of a device with so many slots, by the number of others; its batches' times are put right by it.
+
+        Quanta of a model that generates last as long as they are told to, so that they say nothing.
+        """
+        batches = self.recording.batches
+        here = np.flatnonzero(batches["device"] == device)
+        costs = np.maximum(batches["cost"][here], 1).astype(np.float64)
+        seconds, whole = self._seconds[here], batches["running"][here] == 0
+        others = interference.company(batches["at"][here], seconds)
+        found = interference.learned(
+            self._batches[here][whole], costs[whole], seconds[whole], others[whole], slots
+        )
+        self._seconds[here] = seconds / found.at(others)
+        self.assumed += found.words(device, slots)
+        return found.factors
 
     def unit(self, spec: ModelSpec, profile: str | None, known: Units) -> Unit | None:
         """None for one that never ran, or of which no size is known."""
@@ -152,7 +180,7 @@ class Measuring:
         mine = self._batches == unit
         for device in dict.fromkeys(batches["device"][mine].tolist()):
             rows = np.flatnonzero(mine & (batches["device"] == device))
-            curve = ServiceCurve.fit(np.maximum(batches["cost"][rows], 1), batches["seconds"][rows])
+            curve = ServiceCurve.fit(np.maximum(batches["cost"][rows], 1), self._seconds[rows])
             timings[device] = Seen(curve, *(self._pace(unit, rows) if generative else ()))
             timings.setdefault(device.partition(":")[0], timings[device])
         return timings
@@ -160,8 +188,8 @@ class Measuring:
     def _pace(self, unit: str, rows: NDArray[np.intp]) -> tuple[float, int]:
         """Seconds in which every running sequence gains one token, as far as can be told; and the most
         that one gained in a quantum."""
-        columns = ("seconds", "running", "tokens")
-        seconds, running, tokens = (self.recording.batches[name][rows] for name in columns)
+        seconds = self._seconds[rows]
+        running, tokens = (self.recording.batches[name][rows] for name in ("running", "tokens"))
         wrote = (tokens > 0) & (running > 0)
         if wrote.any():
             each = tokens[wrote] / running[wrote]
@@ -173,11 +201,11 @@ class Measuring:
         return (float(np.median(paces)) if wrote.any() else 0.0), 1 << 62
 
     def _loads(self, unit: str, footprint: Footprint) -> Loads:
-        """Those that were seen; or the last before the recording; or by size, at the speed of others."""
+        """Those that were seen; or the last that the server knew; or by size, at the speed of others."""
         loaded = [c for c in self._changes.get(unit, ()) if c["event"] == "loaded"]
         disk = [c["seconds"] for c in loaded if not c.get("from_host")]
         host = [c["seconds"] for c in loaded if c.get("from_host")]
-        before = [r for r in self.recording.snapshot["residents"] if r["unit"] == unit]
+        before = [r for r in self.recording.snapshot.get("loads", ()) if r["unit"] == unit]
         disk = disk or [r["load_seconds"] for r in before if r["load_seconds"]]
         host = host or [r["restore_seconds"] for r in before if r["restore_seconds"]]
         if disk:

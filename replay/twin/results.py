@@ -1,15 +1,12 @@
-"""What became of each request in the twin, as columns, and what the cards did meanwhile. Pure."""
+"""What became of each request in the twin, and what the cards did meanwhile. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from engine.events import ResidencyChanged
 from replay.answers import Answers
-from replay.trace import Floats, Ints
+from replay.trace import Ints
 
 OK, DEGRADED = "ok", "degraded"
 
@@ -38,23 +35,8 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Every column is (n,), in order of arrival; times in seconds from the first arrival."""
-
-    units: tuple[str, ...]
-    unit: NDArray[np.int32]
-    """Index into `units`: which was asked for."""
-    service_class: NDArray[np.int8]
-    arrived: Floats
-    latency: Floats
-    """Until the answer; inf for what was refused or never answered."""
-    prepare: Floats
-    queue: Floats
-    load: Floats
-    run: Floats
-    outcomes: tuple[str, ...]
-    outcome: NDArray[np.int8]
-    """Index into `outcomes`: ok, degraded, or an error's code."""
-    cold: NDArray[np.bool_]
+    answers: Answers
+    """Of what came to an end, by the unit that was asked for."""
     span: float
     """Until the last event."""
     batches: int
@@ -67,46 +49,16 @@ class Results:
     extrapolated: dict[str, int]
     """Batches of a size that was never seen to run, by unit."""
     costs: Ints
-    """Of all jobs of each request."""
+    """(n,): of all jobs of each request."""
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.arrived)
-
-    def answers(self) -> Answers:
-        """As a replay or a recording tells what became of its requests."""
-        return Answers(
-            models=self.units,
-            model=self.unit,
-            service_class=self.service_class,
-            arrived=self.arrived,
-            latency=self.latency,
-            prepare=self.prepare,
-            queue=self.queue,
-            load=self.load,
-            run=self.run,
-            outcomes=self.outcomes,
-            outcome=self.outcome.astype(np.int16),
-            cold=self.cold,
-        )
-
-    def of(self, unit: str) -> NDArray[np.bool_]:
-        """Rows of the requests for this unit."""
-        return np.asarray(self.unit == (self.units.index(unit) if unit in self.units else -1))
-
-    def ended(self, *outcomes: str) -> NDArray[np.bool_]:
-        """Rows with one of these outcomes."""
-        codes = [code for code, name in enumerate(self.outcomes) if name in outcomes]
-        return np.isin(self.outcome, codes)
+        return len(self.answers)
 
     @property
     def beyond(self) -> bool:
         """Whether so many batches were of sizes never seen that a p99 may be made of them."""
         return sum(self.extrapolated.values()) > 0.01 * self.batches
-
-    @property
-    def answered(self) -> NDArray[np.bool_]:
-        return np.isfinite(self.latency)
 
     def swaps(self, unit: str | None = None) -> int:
         """Loads while traffic ran."""

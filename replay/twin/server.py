@@ -27,6 +27,8 @@ class Card:
     context_bytes: int = 0
     host_tier: bool = False
     speed: float = 1.0
+    slowed: tuple[float, ...] = (1.0,)
+    """How many times as long a batch takes, by how many others run there when it starts."""
 
 
 @dataclass(frozen=True, slots=True)

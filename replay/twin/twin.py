@@ -19,6 +19,7 @@ from engine.requests import ServiceClass
 from engine.scheduling.companions import Companions
 from engine.scheduling.lanes import Job
 from engine.units import base
+from replay.answers import Answers
 from replay.trace import NO_SESSION
 from replay.twin.batcher import Batcher
 from replay.twin.clock import Clock
@@ -159,9 +160,9 @@ class Twin:
         index = np.array([g.index for g in going], dtype=np.int64)
         rows = trace.input_size[index]
         batcher, memory, begin = self._batcher, self._memory, self._begin
-        return Results(
-            units=names,
-            unit=np.array([number[s.unit] for s in shapes], dtype=np.int32)[rows],
+        answers = Answers(
+            models=names,
+            model=np.array([number[s.unit] for s in shapes], dtype=np.int32)[rows],
             service_class=trace.service_class[index],
             arrived=received - begin,
             latency=np.where(answered, ended - received, np.inf),
@@ -170,8 +171,11 @@ class Twin:
             load=load,
             run=np.maximum(0, finished - started),
             outcomes=outcomes,
-            outcome=np.array([outcomes.index(g.outcome) for g in going], dtype=np.int8),
+            outcome=np.array([outcomes.index(g.outcome) for g in going], dtype=np.int16),
             cold=np.array([g.cold for g in going]),
+        )
+        return Results(
+            answers=answers,
             span=self._clock.now - begin,
             batches=batcher.batches,
             busy=batcher.busy,

@@ -124,7 +124,7 @@ async def in_one_batch(http: ClientSession, adapter: Adapter, task: str, request
         for place, texts in enumerate(requests):
             tasks.start_soon(call, place, texts)
         texts = sorted(text for texts in requests for text in texts)
-        await shown(http, f'serai_waiting_jobs{{model="a/{task}"}} {len(texts)}.0')
+        await shown(http, f'serai_waiting_jobs{{class="standard",model="a/{task}"}} {len(texts)}.0')
         adapter.release.set()
     assert sorted(adapter.seen[1]) == texts, "they were not in one batch"
     return answers

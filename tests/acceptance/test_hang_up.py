@@ -61,4 +61,4 @@ async def hang_up(server: Server, session: ClientSession, callers: list[asyncio.
     for caller in callers:
         caller.cancel()
     await asyncio.gather(*callers, return_exceptions=True)
-    await until(lambda: server.log.read_text("utf-8").count(" 499 ") >= len(callers))
+    await until(lambda: server.log.read_text("utf-8").count('"status":499') >= len(callers))

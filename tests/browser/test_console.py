@@ -27,6 +27,7 @@ PAGES = (
     "/console/audit",
     "/console/settings",
     "/console/people",
+    "/console/entries",
     f"/console/models/{MINILM}",
     f"/console/act?model={MINILM}",
 )
@@ -177,15 +178,64 @@ def test_everything_can_be_done_by_keys(server: Server, tabs: Tabs):
 
 def test_no_page_is_wider_than_a_phone_and_none_does_what_its_policy_forbids(server: Server, tabs: Tabs):
     call(server, *encode("hello"))
+    last = tabs.open(f"{server.url}/console/requests").locator("tbody tr a").first.get_attribute("href")
+    assert last is not None
     for options in ({"viewport": PHONE}, {"color_scheme": "dark"}, {"java_script_enabled": False}):
         page = tabs.open(server.url, **options)
-        for path in PAGES:
+        for path in (*PAGES, last):
             page.goto(server.url + path)
-            page.wait_for_timeout(300)
+            page.wait_for_timeout(150)
             if "viewport" in options:
                 assert page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"], path
             if "java_script_enabled" not in options:
                 assert page.evaluate("window.violations") == [], path
+
+
+def test_a_model_has_charts_and_a_request_its_waterfall_beside_those_that_shared_its_batch(
+    server: Server, tabs: Tabs
+):
+    with traffic(server, clients=4, items=2):
+        page = tabs.open(f"{server.url}/console/models/{MINILM}")
+        newest = page.locator(".charts [data-newest]")
+        expect(newest).to_have_count(7)
+        for chart in newest.all():
+            expect(chart).to_have_text(re.compile(r"\d"))
+        drawn = page.evaluate(
+            """() => [...document.querySelectorAll(".charts canvas")].map((canvas) => {
+            const {width, height} = canvas;
+            const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
+            return data.some((each) => each > 0);})"""
+        )
+        assert drawn == [True] * 7
+        queues = tabs.open(f"{server.url}/console/queues")
+        why = "waited|share|late|due|only|interactive|first"
+        expect(queues.locator("section[aria-labelledby='next'] tbody")).to_contain_text(re.compile(why))
+    page.goto(f"{server.url}/console/requests?model={MINILM}")
+    page.locator("tbody tr a").first.click()
+    expect(page.locator(".waterfall tr")).to_have_count(6)
+    run = page.locator(".waterfall rect.run")
+    assert float(run.get_attribute("width") or 0) > 0
+    expect(page.locator("section[aria-labelledby='batches'] tbody td").first).to_have_text(re.compile(r"\d"))
+
+
+def test_a_hidden_tab_pauses_and_comes_back_up_to_date(server: Server, tabs: Tabs):
+    page, other = tabs.open(server.url), tabs.open(server.url)
+    expect(page.locator("#age")).to_have_attribute("data-age", "fresh")
+    hide = """(hidden) => { Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange")); }"""
+
+    page.evaluate(hide, True)
+    expect(page.locator("#age")).to_have_attribute("data-age", "paused")
+    row(other, NER).get_by_role("button", name="Pin", exact=False).first.click()
+    expect(row(other, NER)).to_have_attribute("data-pinned", "1")
+    other.wait_for_timeout(1000)
+    expect(row(page, NER)).to_have_attribute("data-pinned", "0")
+
+    page.evaluate(hide, False)
+    expect(row(page, NER)).to_have_attribute("data-pinned", "1")
+    expect(page.locator("#age")).to_have_attribute("data-age", "fresh")
+    row(other, NER).get_by_role("button", name="Unpin").click()
+    expect(row(page, NER)).to_have_attribute("data-pinned", "0")
 
 
 def test_it_is_dark_where_the_system_is(server: Server, tabs: Tabs):
@@ -204,6 +254,25 @@ def test_without_a_script_a_model_is_pinned_and_unpinned_all_the_same(server: Se
     expect(page.locator("[data-row]")).to_have_attribute("data-pinned", "1")
     page.get_by_role("button", name="Unpin").click()
     expect(page.locator("[data-row]")).to_have_attribute("data-pinned", "0")
+
+
+def test_several_models_are_pinned_by_keys_alone(server: Server, tabs: Tabs):
+    page = tabs.open(server.url)
+    for model in (NER, MINILM):
+        box = row(page, model).locator(".box input")
+        box.focus()
+        page.keyboard.press("Space")
+        expect(box).to_be_checked()
+    page.wait_for_timeout(2500)  # a panel that asks for itself again must not forget what is chosen
+    expect(page.locator(".box input:checked")).to_have_count(2)
+    for action, pinned in (("pin", "1"), ("unpin", "0")):
+        page.locator(f'#bulk button[value="{action}"]').focus()
+        page.keyboard.press("Enter")
+        page.locator("#dialog button.hurts").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#dialog")).to_be_hidden()
+        for model in (NER, MINILM):
+            expect(row(page, model)).to_have_attribute("data-pinned", pinned)
 
 
 def on_port(port: str) -> tuple[str, ...]:
@@ -262,3 +331,32 @@ def test_a_viewer_sees_everything_and_can_do_nothing(tmp_path, tabs: Tabs):
         )
         assert status == 403
         assert server.process.poll() is None
+
+
+def test_limits_are_adjusted_and_a_model_is_loaded_anew_and_drained(server: Server, tabs: Tabs):
+    call(server, *extract("Ada Lovelace"))
+    page, other = tabs.open(server.url), tabs.open(f"{server.url}/console/models/{NER}")
+    dialog = page.locator("#dialog")
+
+    def act(name: str, **fields: str) -> None:
+        row(page, NER).get_by_role("link", name="All actions").click()
+        for field, value in fields.items():
+            dialog.locator("summary").click()
+            dialog.locator(f"#adjust-{field}").fill(value)
+        dialog.get_by_role("button", name=name, exact=True).click()
+        expect(dialog).to_be_hidden()
+
+    act("Adjust", max_batch_jobs="3")
+    expect(other.locator("tr", has_text="limits.max_batch_jobs")).to_contain_text("operator")
+    page.locator("[data-undo]").click()
+    expect(other.locator("tr", has_text="limits.max_batch_jobs").filter(has_text="operator")).to_have_count(0)
+
+    act("Reload")
+    expect(page.locator(".toast")).to_contain_text("was loaded anew")
+    act("Drain")
+    expect(row(page, NER)).to_have_attribute("data-paused", "1")
+    expect(row(page, NER)).to_have_attribute("data-state", "available")
+    assert call(server, *extract("Ada Lovelace")) == 503
+    act("Resume")
+    assert call(server, *extract("Ada Lovelace")) == 200
+    expect(other.locator(".log tbody")).to_contain_text("loaded unit=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
 from playwright.sync_api import Page, expect
@@ -61,6 +62,39 @@ def test_an_image_is_sent_and_classified(server: Server, tabs: Tabs, tmp_path):
     page.get_by_role("button", name="Run").click()
 
     expect(page.locator("#play-answer")).to_contain_text(re.compile("cat|float32"), timeout=LONG)
+
+
+def test_boxes_are_drawn_on_the_image_where_the_answer_has_them(server: Server, tabs: Tabs, tmp_path):
+    """No detector is small enough for the pack, so the answer is written here; the page draws it."""
+    page = chosen(tabs, server, MINILM)
+    image = base64.b64encode(photo("chelsea")).decode()
+    item = {"objects": [{"label": '<b id="nasty">', "score": 0.93, "bbox": [10, 20, 110, 220]}]}
+    item |= {"entities": [], "classifications": [], "relations": [], "data": None}
+    page.evaluate(
+        """([item, image]) => document.getElementById("play-answer").replaceChildren(
+        ...drawing.extracted({items: [item]}, [], `data:image/png;base64,${image}`))""",
+        [item, image],
+    )
+
+    box = page.locator(".picture rect").first
+    expect(box).to_have_attribute("width", "100")
+    expect(box).to_have_attribute("height", "200")
+    expect(page.locator(".picture text")).to_contain_text('<b id="nasty">')
+    assert page.locator("#nasty").count() == 0
+
+
+def test_the_call_that_is_said_for_openai_works_there(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, MINILM)
+    page.fill("#play-text", "one")
+    page.get_by_role("button", name="openai").click()
+    code = page.locator("#play-code")
+    expect(code).to_contain_text("client.embeddings.create")
+    said = code.inner_text().replace("…", "none")
+
+    found: dict[str, object] = {}
+    exec(re.sub(r"\n(\w+ = )?client\.embeddings", "\nanswer = client.embeddings", said), found)
+    assert len(found["answer"].data[0].embedding) == 384
+    found["client"].close()
 
 
 def test_what_is_refused_is_told(server: Server, tabs: Tabs):

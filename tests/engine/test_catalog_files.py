@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,8 @@ def test_a_wrong_key_of_a_source_is_one_complaint_with_the_nearest_key(tmp_path)
     [
         ("weight: 0", "6: models.0.weight: 0 is out of range: it must be at least 0.001"),
         ("max_tokens: 0", "6: models.0.max_tokens: 0 is out of range: it must be at least 1"),
+        ("prompts: {query: !!binary eA==}", "6: models.0.prompts.query: Input should be a valid string"),
+        ("options: {a: [!!binary eA==]}", "6: models.0.options: bytes are no text"),
         ("activation: rw", "6: models.0.activation: 'rw' is not possible; it is one of 'raw' or 'sigmoid'"),
     ],
 )
@@ -212,3 +215,21 @@ def test_an_alias_with_the_name_of_an_entry_is_refused_unless_that_came_later(tm
         f"{ours}/mine.yaml:6: aliases.a/c: there is an entry a/c; give the alias another name"
     ]
     assert complaints(theirs, GOOD + "aliases: {'x:y': a/b}\n")[0].startswith("6: aliases.x:y.[key]: 'x:y'")
+
+
+@pytest.mark.parametrize("value", [".nan", "{deep: [1, .inf]}"])
+def test_an_option_that_is_no_number_is_refused(tmp_path, value):
+    (complaint,) = complaints(tmp_path, GOOD + f"    options: {{threshold: {value}}}\n")
+    assert "no number that can be used" in complaint
+
+
+def test_what_is_no_file_is_a_complaint_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (complaint,) = complaints(tmp_path, GOOD)
+    assert complaint == f"{tmp_path}/pipe.yaml: this is no file; an entry of the catalogue is one"
+
+
+@pytest.mark.parametrize("name", ["org/..", "org/.", "org/..."])
+def test_an_id_has_no_part_of_dots_alone(tmp_path, name):
+    (complaint,) = complaints(tmp_path, GOOD.replace("id: a/b", f"id: {name}"))
+    assert "models.0.id" in complaint

@@ -55,3 +55,17 @@ def test_batches_count_for_their_model_whichever_version_and_dtype_ran():
     tally = kept.models["a"]
     assert (tally.batches, tally.jobs, tally.cost, tally.seconds) == (3, 9, 90, 1.5)
     assert (len(kept.changes), kept.changed) == (1, 1)
+
+
+def test_a_request_is_found_by_its_name_as_long_as_it_is_remembered_and_of_two_the_later():
+    kept = Journal()
+    first, second = done("again"), done("again", outcome="QUEUE_FULL")
+    kept.tell(first)
+    kept.tell(second)
+    for n in range(journal.REQUESTS - 1):
+        kept.tell(done(str(n)))
+
+    assert kept.by_id["again"] is second
+    kept.tell(done("last"))
+    assert "again" not in kept.by_id
+    assert len(kept.by_id) == journal.REQUESTS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.adapters import simulated, text_encoder
+from engine.adapters import cross_encoder, simulated
 from engine.errors import LoadFailed
 from engine.offload import Inline, Threads
 from engine.preparation import Preparation
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_task_beyond_the_family_is_refused_with_what_it_can_do():
-    spec = simulation.model("a/b", (Task.ENCODE, Task.SCORE), family="text_encoder")
+    spec = simulation.model("a/b", (Task.ENCODE, Task.SCORE), family="cross_encoder")
     preparation = Preparation(
-        lambda spec: Path("/"), lambda name: text_encoder.FAMILY, Threads(1), Threads(1)
+        lambda spec: Path("/"), lambda name: cross_encoder.FAMILY, Threads(1), Threads(1)
     )
 
-    with pytest.raises(LoadFailed, match="that a/b can score; its family text_encoder can only encode"):
+    with pytest.raises(LoadFailed, match="that a/b can encode; its family cross_encoder can only score"):
         await preparation.preparer("a/b", spec)
 
 

@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -110,6 +111,24 @@ def test_a_map_that_does_not_fit_says_why(tmp_path, mapping, said):
         ("bad.jsonl", '{"timestamp": 1, "input_length": 2}\nnot json\n{}', r"bad.jsonl:2: "),
         ("list.jsonl", "[1, 2]", "expected an object"),
         ("huge.csv", "arrived_at,num_prefill_tokens\n0,1e12", "no size"),
+        ("deep.jsonl", '{"timestamp": ' + "[" * 100_000, "deep.jsonl:1: .*nested too deeply"),
+        ("line.csv", "arrived_at,num_prefill_tokens\n" + "1" * 2**21, "line.csv:2: a line has at most 1 MiB"),
+        (
+            "row.csv",
+            "arrived_at,num_prefill_tokens\n0,1\n1," + ('"' + "\n" * 100_000 + '",') * 20,
+            "a row has at most 1 MiB",
+        ),
+        ("wide.csv", ",".join(map(str, range(2000))) + "\n", "at most 1000 columns"),
+        (
+            "listed.jsonl",
+            '{"timestamp": 1, "input_length": 2, "session_id": [1]}',
+            "listed.jsonl:1: session_id is neither text nor a number",
+        ),
+        (
+            "long.jsonl",
+            '{"timestamp": 1, "input_length": 2, "session_id": "%s"}' % ("x" * 300),
+            "session_id has more than 200 characters",
+        ),
     ],
 )
 def test_a_broken_file_names_the_line(tmp_path, name, content, said):
@@ -130,6 +149,24 @@ def test_a_file_that_is_no_text_or_not_there_is_told(tmp_path):
     cut.write_bytes((DATA / "azure_llm_2023_code.csv.gz").read_bytes()[:5000])
     with pytest.raises(BadTrace, match="cut off"):
         read(cut)
+
+
+def test_a_small_file_of_much_is_refused_before_it_is_held(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.csv.gz"
+    row = b"0,1," + b"x" * 100_000 + b"\n"
+    path.write_bytes(gzip.compress(b"arrived_at,num_prefill_tokens\n" + row * 200))
+    with pytest.raises(BadTrace, match="unpacks to at most 200 times its size"):
+        read(path)
+    path.write_bytes(gzip.compress(b"arrived_at,num_prefill_tokens\n" + b"1" * 2**26))
+    with pytest.raises(BadTrace, match=r"bomb.csv.gz:2: a line has at most 1 MiB"):
+        read(path)
+    path.write_bytes(gzip.compress(b"0,1\n" * 1000)[:30] + b"\xff" * 40)
+    with pytest.raises(BadTrace, match="cut off, or is no gzip"):
+        read(path)
+    monkeypatch.setattr("replay.formats.columns.MOST_ROWS", 2)
+    rows = write(tmp_path, "rows.csv", "arrived_at,num_prefill_tokens", "0,1", "1,2", "2,3")
+    with pytest.raises(BadTrace, match=r"rows.csv:4: a trace has at most 2 rows"):
+        read(rows)
 
 
 def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):

@@ -8,6 +8,8 @@ import pytest
 
 from engine.requests import ServiceClass
 from replay.groups import FEWEST, first_to_fail, groups, quantile, tripwire
+from replay.trace import Floats
+from replay.twin.results import Results
 from replay.twin.twin import simulate
 from tests.replay.small import server, traffic
 
@@ -19,7 +21,11 @@ def ran(latency: list[float]):
     on = server()
     sent = traffic(on, rate=1, seconds=len(latency) * 3, a=1)
     first = replace(sent, trace=sent.trace.take(np.arange(len(latency))))
-    return on, first, replace(simulate(on, first), latency=np.array(latency))
+    return on, first, with_columns(simulate(on, first), latency=np.array(latency))
+
+
+def with_columns(results: Results, **columns: Floats) -> Results:
+    return replace(results, answers=replace(results.answers, **columns))
 
 
 @pytest.mark.parametrize(("late", "holds"), [(1, True), (2, False)])
@@ -62,5 +68,5 @@ def test_no_answer_is_the_slowest_there_is():
 def test_the_stage_is_where_the_late_ones_spent_their_time():
     on, _, results = ran([0.1] * 90 + [9.0] * 10)
     queue = np.array([0.0] * 90 + [8.0] * 10)
-    (group,) = groups(replace(results, queue=queue, run=np.full(100, 0.5)), on)
+    (group,) = groups(with_columns(results, queue=queue, run=np.full(100, 0.5)), on)
     assert group.stage == "queue" and str(group).endswith("(queue)")

@@ -52,10 +52,10 @@ def test_an_added_model_is_asked_for_as_the_one_it_is_like():
     more = change.asked(sent, 0)
     results = simulate(change.server(on), more)
 
-    new = results.of("n")
+    new = results.answers.asked("n")
     assert new.sum() == pytest.approx(450, rel=0.2) and (~new).sum() == len(sent)
     assert (np.diff(more.trace.arrived) >= 0).all()
-    assert results.answered.mean() > 0.99
+    assert results.answers.answered.mean() > 0.99
     with pytest.raises(BadTrace, match="Nothing asks for"):
         sent.with_model("n", "zzz", 1.0, 0)
 
@@ -63,7 +63,7 @@ def test_an_added_model_is_asked_for_as_the_one_it_is_like():
 def test_a_faster_card_answers_sooner_and_a_slower_one_later():
     on = server()
     sent = traffic(on, rate=2, seconds=60)
-    p50 = {s: np.median(simulate(Change(speed=s).server(on), sent).latency) for s in (0.5, 1.0, 2.0)}
+    p50 = {s: np.median(simulate(Change(speed=s).server(on), sent).answers.latency) for s in (0.5, 1.0, 2.0)}
     assert p50[2.0] < 0.6 * p50[1.0] and p50[0.5] > 1.9 * p50[1.0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ import anyio
 import numpy as np
 
 from engine.access.access import Access
+from engine.batches.batches import Batches
+from engine.batches.shelf import Shelf
 from engine.catalog import Catalog, ModelSpec
 from engine.closely import UnitView
 from engine.config import Settings
@@ -91,10 +94,12 @@ class FakeEngine:
     outlook: Outlook = field(default_factory=lambda: Outlook(cold=False, wait=0.0, load=0.0, run=0.5))
     access: Access = None  # type: ignore[assignment]
     closely: FakeClosely = field(default_factory=lambda: FakeClosely())
+    batches: Batches = None  # type: ignore[assignment]
     recordings: Recordings = field(default_factory=lambda: Recordings(None, None, None))  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         self.access = self.access or Access(self.settings)
+        self.batches = self.batches or Batches(self.settings, Shelf(self.settings), time.time)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -214,6 +219,12 @@ class FakeOperators:
 
     def version(self, model: str) -> int:
         return len(self.engine.orders)
+
+    def adjusted(self, target: str) -> dict[str, object]:
+        return {}
+
+    async def added_entries(self) -> frozenset[str]:
+        return frozenset()
 
     async def history(self, limit: int, target: str | None = None) -> list[Audited]:
         rows = [

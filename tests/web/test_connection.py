@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import anyio
 import pytest
@@ -38,15 +39,17 @@ async def asked(raw: bytes, engine: FakeEngine | None = None) -> tuple[int, dict
     [
         (HEAD + b"X-Long: " + b"a" * 20_000 + b"\r\n\r\n", "too long"),
         (HEAD + b"Content-Encoding: br\r\nContent-Length: 28\r\n\r\n" + BODY, "encod"),
+        (HEAD + b"Content-Encoding: gzip\r\nContent-Length: 28\r\n\r\n" + BODY, "encoded"),
         (HEAD + b"Content-Length: many\r\n\r\n", "no proper HTTP"),
         (HEAD + b"Expect: the-unexpected\r\nContent-Length: 28\r\n\r\n" + BODY, "Expect"),
         (b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: x\r\nContent-Length: 0\r\n\r\n", "Expect"),
     ],
-    ids=["long header", "unknown encoding", "bad length", "unknown expectation", "and nowhere"],
+    ids=["long header", "unknown encoding", "no gzip", "bad length", "unknown expectation", "and nowhere"],
 )
-async def test_what_cannot_be_a_request_is_told_in_the_envelope(raw, words):
+async def test_what_cannot_be_a_request_is_told_in_the_envelope(raw, words, caplog):
     status, headers, said = await asked(raw)
 
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert (status, headers["x-sie-error-code"]) == (400, "INVALID_INPUT")
     assert headers["content-type"] == "application/json" and headers["server"] == "serai"
     assert said["detail"]["request_id"] == headers["x-sie-request-id"]

@@ -135,9 +135,10 @@ async def test_the_log_has_a_line_for_each_request_and_nothing_of_its_content(ht
         async with http.get("/healthz"):
             pass
 
-    lines = [r for r in caplog.records if r.name == "web.middleware"]
+    lines = [r for r in caplog.records if r.name == "web.ended"]
     assert [r.levelname for r in lines] == ["INFO", "DEBUG"]
-    assert lines[0].getMessage().startswith(f"job-7 POST {ENCODE} 200 ")
+    said = lines[0].told.fields()
+    assert (said["request_id"], said["route"], said["status"]) == ("job-7", "/v1/encode/{model}", 200)
     assert "private" not in caplog.text and "forged" not in caplog.text
 
 

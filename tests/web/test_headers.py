@@ -161,6 +161,9 @@ async def test_who_says_nothing_has_no_deadline_class_or_session(http, engine):
         {"X-Serai-Deadline-Ms": "soon"},
         {"X-Serai-Deadline-Ms": "-1"},
         {"X-Serai-Deadline-Ms": "nan"},
+        {"X-Serai-Deadline-Ms": "1e308"},
+        {"X-Serai-Deadline-Ms": "86400001"},
+        {"X-Serai-Deadline-Ms": "١٥"},
     ],
 )
 async def test_a_wrong_header_is_refused_by_name(http, headers):
@@ -206,7 +209,10 @@ STATUSES = {
     "StateChanged": 409,
     "StillBusy": 409,
     "CatalogRejected": 422,
+    "UnknownFile": 404,
     "UnknownRecording": 404,
+    "NotFinite": 500,
+    "StorageFull": 507,
     "EngineError": 500,
 }
 RETRIED_BY_THE_CLIENT = {"MODEL_LOADING", "QUEUE_FULL", "RESOURCE_EXHAUSTED"}

@@ -119,7 +119,7 @@ def test_options_that_a_body_holds_back_are_described_and_those_that_are_refused
 
     assert schemas["EncodeParams"]["properties"]["options"] == {"$ref": "#/components/schemas/EncodeKnown"}
     assert "dimensions" in schemas["EncodeKnown"]["properties"]
-    assert "lora_id" not in schemas["EncodeKnown"]["properties"]
+    assert "muvera" not in schemas["EncodeKnown"]["properties"]
 
 
 @pytest.mark.parametrize("path", CALLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -108,6 +109,26 @@ async def test_a_trace_of_others_is_taken_in_and_a_broken_file_is_refused_with_i
         assert "cut off" in said and "Traceback" not in said
         said = await command("record", "show", "nope", "--url", url, code=1)
         assert "There is no recording 'nope'" in said
+
+
+async def test_a_file_that_is_no_recording_is_the_senders_mistake_and_the_server_goes_on(tmp_path):
+    header = {"serai_recording": 1, "name": "x", "started_at": 1e9, "seconds": 2.0}
+    asked = {"is": "request", "at": 0.5, "model": "a"}
+    refused = [
+        ([header, {"is": {}, "at": 1}], "upload.jsonl.gz:2: '{}' is nothing"),
+        ([header | {"seed": 9999999999999999999}, asked], "upload.jsonl.gz:1: seed is a whole number"),
+        ([header | {"started_at": 1e308}, asked], "upload.jsonl.gz:1: started_at"),
+        ([header | {"snapshot": [5]}, asked], "upload.jsonl.gz:1: snapshot is an object"),
+        ([header, *[asked | {"x": "a" * 900_000}] * 20], "at most 200 times its size"),
+    ]
+    async with recorded_engine(tmp_path) as engine, serving(engine) as url, ClientSession(url) as http:
+        for lines, said in refused:
+            file = gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
+            async with http.post("/v1/admin/recordings/x/import", data=file) as answer:
+                message = (await answer.json())["detail"]["message"]
+                assert answer.status == 400 and said in message and "/tmp" not in message, message
+        async with http.get("/v1/admin/recordings") as answer:
+            assert answer.status == 200 and (await answer.json())["recordings"] == []
 
 
 async def test_other_forms_keep_times_and_sizes(tmp_path):

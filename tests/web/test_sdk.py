@@ -28,7 +28,7 @@ from engine.errors import (
     StillLoading,
     Stopped,
 )
-from engine.requests import Delta, Extracted, OutputType, Response, Usage
+from engine.requests import Classification, Delta, Extracted, OutputType, Relation, Response, Usage
 from tests.web.fakes import TIMING, FakeEngine, respond, vector
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +118,30 @@ async def test_extract_gives_entities_and_keeps_the_place_of_a_failed_item(url: 
     assert bad["id"] == "item-1"
     assert bad["error"] == {"code": "INFERENCE_ERROR", "message": "broken"}
     assert engine.requests[0].options.labels == ("start",)
+
+
+async def test_extract_gives_classes_relations_and_data_as_the_client_reads_them(
+    url: str, engine: FakeEngine
+):
+    found = Extracted(
+        classifications=(Classification("urgent", 0.75), Classification("calm", 0.25)),
+        relations=(Relation("Zork Blim", "Ulm", "lives in", 0.5),),
+        data={"invoice": [{"total": "12", "lines": None}]},
+    )
+    engine.answer = lambda request: Response(request.model, (found,), Usage(input_tokens=2), TIMING)
+
+    schema = {"entities": {"town": "a town"}, "relations": ["lives in"]}
+    result = await in_thread(
+        url, lambda c: c.extract("fake/extractor", {"text": "x"}, labels=["town"], output_schema=schema)
+    )
+
+    assert result["classifications"] == [
+        {"label": "urgent", "score": 0.75},
+        {"label": "calm", "score": 0.25},
+    ]
+    assert result["relations"] == [{"head": "Zork Blim", "tail": "Ulm", "relation": "lives in", "score": 0.5}]
+    assert result["data"] == {"invoice": [{"total": "12", "lines": None}]}
+    assert engine.requests[0].options.output_schema == schema
 
 
 async def test_extract_sends_documents_and_gets_data(url: str, engine: FakeEngine):

@@ -73,7 +73,7 @@ async def test_an_action_that_is_none_is_told_what_there_is(http):
     assert (response.status, said["code"]) == (404, "NOT_FOUND")
     assert said["message"] == (
         "'explode' is nothing that a model can be told; "
-        "use load, unload, pin, unpin, drain, pause, resume, reload."
+        "use load, unload, pin, unpin, drain, pause, resume, reload, adjust."
     )
 
 

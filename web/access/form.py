@@ -11,11 +11,16 @@ from engine.errors import InvalidInput
 from web.keys import INTAKE
 
 MOST_BYTES = 16 * 1024
-MOST_FIELDS = 10
+MOST_FIELDS = 20
 
 
 async def fields(request: web.Request) -> Mapping[str, str]:
     """By name. Raises InvalidInput for anything but a small form of a known length."""
+    return dict(await pairs(request, MOST_FIELDS))
+
+
+async def pairs(request: web.Request, most: int) -> list[tuple[str, str]]:
+    """Of a form that says the same name again and again, at most so many. Raises InvalidInput."""
     wrong = InvalidInput("This address takes the small form of its page.")
     length, packed = request.content_length, hdrs.CONTENT_ENCODING in request.headers
     if request.content_type != "application/x-www-form-urlencoded" or packed:
@@ -24,6 +29,6 @@ async def fields(request: web.Request) -> Mapping[str, str]:
         raise wrong
     body = await request.app[INTAKE].body(request)
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=most)
     except ValueError:
         raise wrong from None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from engine.access.principals import Kind
+from engine.catalog import ModelSpec
 from engine.errors import InvalidInput
-from engine.orders import Action, Order
+from engine.orders import Action, Order, Previewed
 from web import sending
 from web.access.current import current
 from web.errors import NotFound
@@ -31,9 +32,35 @@ class Because(Struct, forbid_unknown_fields=True):
     if_version: int | None = None
 
 
-class OrderBody(Because, forbid_unknown_fields=True):
+Bound = Annotated[int, Meta(ge=1)] | None | UnsetType
+"""Null is as the catalogue's entry says."""
+
+
+class LimitsBody(Struct, forbid_unknown_fields=True):
+    max_batch_cost: Bound = UNSET
+    max_batch_jobs: Bound = UNSET
+    max_item_bytes: Bound = UNSET
+    max_item_cost: Bound = UNSET
+    max_slots: Bound = UNSET
+    max_running: Bound = UNSET
+
+
+class OrderBody(Because, forbid_unknown_fields=True, rename={"service_class": "class"}):
+    """`device` and `min_slots` are of pin; `limits`, `weight` and `class` of adjust."""
+
     device: Annotated[str, Meta(max_length=100)] | None = None
     min_slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    limits: LimitsBody | None = None
+    weight: Annotated[float, Meta(ge=0.001, le=1000)] | UnsetType | None = UNSET
+    service_class: Literal["interactive", "standard", "background"] | UnsetType | None = UNSET
+
+
+class EntryBody(Because, forbid_unknown_fields=True):
+    """`entry` is YAML: the keys of one entry, or a file with one in it."""
+
+    entry: Annotated[str, Meta(max_length=100_000)] = ""
+    dry_run: bool = False
+    """Only tell what would change."""
 
 
 async def act(request: web.Request) -> web.Response:
@@ -47,6 +74,9 @@ async def act(request: web.Request) -> web.Response:
     action, asked = Action(said), await _body(request, OrderBody)
     if action is not Action.PIN and (asked.device or asked.min_slots > 1):
         raise InvalidInput(f"device and min_slots are of pin; {action} has no use for them.")
+    changes = _changes(asked)
+    if action is not Action.ADJUST and changes:
+        raise InvalidInput(f"{', '.join(changes)}: this is of adjust; {action} has no use for it.")
     order = Order(
         action,
         request.match_info["model"],
@@ -55,9 +85,17 @@ async def act(request: web.Request) -> web.Response:
         device=asked.device,
         min_slots=asked.min_slots,
         if_version=asked.if_version,
+        changes=changes,
     )
     done = await request.app[ENGINE].operators.operate(order)
     return sending.small({**info(request), "no_longer_fits": list(done.no_longer_fits)})
+
+
+def _changes(asked: OrderBody) -> dict[str, Any]:
+    """What is to be adjusted, by the names that an entry has for it; what was left out stays."""
+    limits = to_builtins(asked.limits) if asked.limits else {}
+    own = {"weight": asked.weight, "service_class": asked.service_class}
+    return {**limits, **{name: value for name, value in own.items() if value is not UNSET}}
 
 
 async def show(request: web.Request) -> web.Response:
@@ -70,7 +108,9 @@ def info(request: web.Request) -> dict[str, object]:
     engine = request.app[ENGINE]
     spec, _ = engine.catalog.resolve(request.match_info["model"])
     mine = next(m for m in status.models(engine.catalog, engine.view()) if m["name"] == spec.id)
-    return {**mine, "version": engine.operators.version(spec.id)}
+    targets = [spec.id, *(f"{spec.id}:{profile}" for profile in spec.profiles)]
+    adjusted = {target: values for target in targets if (values := engine.operators.adjusted(target))}
+    return {**mine, "version": engine.operators.version(spec.id), "adjusted": adjusted}
 
 
 async def pause(request: web.Request) -> web.Response:
@@ -98,7 +138,40 @@ async def reload_catalog(request: web.Request) -> web.Response:
 
 
 async def catalog(request: web.Request) -> web.Response:
-    return sending.small(asdict(request.app[ENGINE].view().catalog))
+    """With the models whose entries were added while serving."""
+    engine = request.app[ENGINE]
+    added = sorted(await engine.operators.added_entries())
+    return sending.small({**asdict(engine.view().catalog), "added_here": added})
+
+
+async def add_entry(request: web.Request) -> web.Response:
+    """Serve one more entry, kept in a file of its own. Raises CatalogRejected with every complaint."""
+    asked, operators = await _body(request, EntryBody), request.app[ENGINE].operators
+    if asked.dry_run:
+        return sending.small(previewed(await operators.preview_entry(asked.entry)))
+    done = await operators.add_entry(asked.entry, _who(request), asked.reason, asked.if_version)
+    return sending.small(asdict(done), status=201)
+
+
+async def remove_entry(request: web.Request) -> web.Response:
+    """Of one that was added so. `?reason=` is audited."""
+    reason, model = request.query.get("reason", "")[:500], request.match_info["model"]
+    done = await request.app[ENGINE].operators.remove_entry(model, _who(request), reason)
+    return sending.small(asdict(done))
+
+
+def previewed(seen: Previewed) -> dict[str, object]:
+    keys = seen.before.model_fields_set | seen.spec.model_fields_set if seen.before else set()
+    differs = {
+        key: {"before": before, "after": after}
+        for key in sorted(keys)
+        if (before := _plain(seen.before, key)) != (after := _plain(seen.spec, key))
+    }
+    return {**asdict(seen.change), "path": seen.path, "differs": differs}
+
+
+def _plain(spec: ModelSpec | None, key: str) -> object:
+    return None if spec is None else spec.model_dump(mode="json", include={key})[key]
 
 
 async def audit(request: web.Request) -> web.Response:

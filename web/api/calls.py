@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiohttp import web
+from structlog.contextvars import bind_contextvars
 
 from engine.catalog import ModelSpec
 from engine.requests import Request, Response, Task
@@ -16,7 +19,8 @@ from web.wire.bodies import Asked
 async def call(request: web.Request, task: Task, reader: Reader) -> tuple[ModelSpec, Request, Asked]:
     """Everything that a handler needs. An unknown model is refused before the body is read."""
     model = request.match_info["model"]
-    request.app[ENGINE].catalog.resolve(model)
+    catalog = request.app[ENGINE].catalog
+    catalog.resolve(catalog.adapted(model)[0])
     asked = await request.app[INTAKE].asked(request, reader)
     spec, made = of(request, task, model, asked)
     return spec, made, asked
@@ -27,6 +31,7 @@ def of(request: web.Request, task: Task, model: str, asked: Asked) -> tuple[Mode
     engine = request.app[ENGINE]
     deadline = caller.deadline(request.headers, request[ARRIVED])
     said = caller.service_class(request.headers)
+    model, lora = engine.catalog.adapted(model)
     spec, profile = engine.catalog.resolve(model)
     if asked.profile:
         spec, profile = engine.catalog.resolve(f"{spec.id}:{asked.profile}")
@@ -35,14 +40,16 @@ def of(request: web.Request, task: Task, model: str, asked: Asked) -> tuple[Mode
         task=task,
         model=spec.id,
         items=asked.items,
-        options=asked.options,
+        options=replace(asked.options, lora=lora) if lora else asked.options,
         service_class=asked.service_class if said is None else said,
         deadline=deadline,
         session=caller.session(request.headers, engine.session_key),
         profile=profile,
         principal=caller.principal(request.headers, engine.session_key),
     )
-    return spec, stamped(request, made)
+    made = stamped(request, made)
+    bind_contextvars(model=made.model, task=str(made.task), principal=made.principal)
+    return spec, made
 
 
 def headers(response: Response, **units: int) -> dict[str, str]:
@@ -60,6 +67,7 @@ def headers(response: Response, **units: int) -> dict[str, str]:
         "Output-Tokens": used.output_tokens,
         "Images": used.images,
         "Pages": used.pages,
+        "Audio-Ms": used.audio_ms,
         **units,
     }
     degraded = {"X-Serai-Degraded": response.degraded_from} if response.degraded_from else {}
@@ -72,4 +80,10 @@ def headers(response: Response, **units: int) -> dict[str, str]:
         "X-Serai-Device": response.device,
         **degraded,
         **revision,
+        **truncated(used.truncated),
     }
+
+
+def truncated(inputs: int) -> dict[str, str]:
+    """Of so many inputs only the beginning was read: never kept from whoever sent them."""
+    return {"X-Serai-Truncated": str(inputs)} if inputs else {}

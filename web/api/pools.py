@@ -12,8 +12,10 @@ from typing import Annotated, Any
 from aiohttp import web
 from msgspec import Meta, Struct
 
+from engine.access.principals import Kind
 from engine.errors import QueueFull
 from web import sending
+from web.access.current import current
 from web.errors import NotFound
 from web.keys import ENGINE, INTAKE, POOLS
 from web.wire.decoding import decode
@@ -21,6 +23,8 @@ from web.wire.forms import Form
 
 LEASE = 1200.0
 MOST = 1000
+MOST_EACH = 50
+"""Of one principal, where principals are told apart: no key may fill the table for the others."""
 MOST_GPUS = 1_000_000
 
 Profile = Annotated[str, Meta(max_length=100)]
@@ -46,6 +50,7 @@ class Pool:
     created_at: float
     renewed_at: float
     until: float
+    owner: str = ""
 
 
 class Pools:
@@ -54,15 +59,19 @@ class Pools:
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
 
-    def create(self, spec: Spec, now: float) -> Pool:
+    def create(self, spec: Spec, owner: str, now: float) -> Pool:
         """A pool of a name that is there already takes the new wishes. Raises QueueFull at too many."""
         self._forget(now)
         spec.name = spec.name.lower()
         old = self._pools.get(spec.name)
         if old is None and len(self._pools) >= MOST:
             raise QueueFull(f"There are {MOST} pools already; delete one.").after(60.0)
+        own = sum(pool.owner == owner for pool in self._pools.values())
+        if old is None and owner and own >= MOST_EACH:
+            raise QueueFull(f"You have {MOST_EACH} pools already; delete one.").after(60.0)
         at = time.time()
-        pool = Pool(spec, old.created_at if old else at, at, now + LEASE)
+        kept = (old.created_at, old.owner) if old else (at, owner)
+        pool = Pool(spec, kept[0], at, now + LEASE, kept[1])
         self._pools[spec.name] = pool
         return pool
 
@@ -92,7 +101,9 @@ class Pools:
 
 async def create(request: web.Request) -> web.Response:
     spec = decode(await request.app[INTAKE].body(request), Form.JSON, Spec)
-    return sending.small(_shown(request, request.app[POOLS].create(spec, _now(request))))
+    principal = current(request)
+    owner = "" if principal is None or principal.kind is Kind.LOCAL else principal.id
+    return sending.small(_shown(request, request.app[POOLS].create(spec, owner, _now(request))))
 
 
 async def list_pools(request: web.Request) -> web.Response:

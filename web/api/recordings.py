@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import anyio
 from aiohttp import web
-from anyio import to_thread
 from msgspec import Meta, Struct
 
 from engine.access.principals import Action
@@ -20,6 +16,7 @@ from engine.records.views import PayloadWish
 from web import sending
 from web.access.current import may, who
 from web.keys import ENGINE, INTAKE
+from web.scratch import scratch
 from web.wire.decoding import decode
 from web.wire.forms import Form
 
@@ -115,7 +112,8 @@ async def export(request: web.Request) -> web.StreamResponse:
     name, said = request.match_info["recording"], request.query.get("shareable", "false")
     if said not in ("true", "false"):
         raise InvalidInput(f"shareable is true or false, not {said[:100]!r}.")
-    async with _temporary() as path:
+    async with scratch() as folder:
+        path = folder / "recording.jsonl.gz"
         recordings = request.app[ENGINE].recordings
         await recordings.export(name, path, shareable=said == "true", who=who(request))
         response = web.StreamResponse(
@@ -134,7 +132,8 @@ async def export(request: web.Request) -> web.StreamResponse:
 async def take_in(request: web.Request) -> web.Response:
     """The body is a file that was exported. A broken one is refused with its line, and changes nothing."""
     name = request.match_info["recording"]
-    async with _temporary() as path:
+    async with scratch() as folder:
+        path = folder / "upload.jsonl.gz"
         async with await anyio.open_file(path, "wb") as file:
             async for chunk in _body(request):
                 await file.write(chunk)
@@ -158,14 +157,3 @@ async def _body(request: web.Request) -> AsyncIterator[bytes]:
         if size > MOST_BYTES:
             raise BodyTooLarge(f"A recording of more than {MOST_BYTES} bytes is not taken.")
         yield chunk
-
-
-@asynccontextmanager
-async def _temporary() -> AsyncIterator[Path]:
-    """A file in a directory of its own, which nobody else may read and which is gone afterwards."""
-    folder = await to_thread.run_sync(lambda: tempfile.TemporaryDirectory(prefix="serai-"))
-    try:
-        yield Path(folder.name) / "recording.jsonl.gz"
-    finally:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(folder.cleanup)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from engine import __version__
+from web.cli.backends import backends
 from web.cli.call import call
 from web.cli.demo import demo
 from web.cli.docs import docs
@@ -21,6 +22,7 @@ from web.cli.plan import plan
 from web.cli.record import record
 from web.cli.replay import replay
 from web.cli.serve import serve
+from web.cli.tune import tune
 from web.cli.users import users
 
 
@@ -86,7 +88,23 @@ def version() -> None:
     click.echo(__version__)
 
 
-for command in (serve, call, demo, models, record, replay, plan, keys, users, doctor, docs, version):
+COMMANDS = (
+    serve,
+    call,
+    demo,
+    models,
+    tune,
+    backends,
+    record,
+    replay,
+    plan,
+    keys,
+    users,
+    doctor,
+    docs,
+    version,
+)
+for command in COMMANDS:
     serai.add_command(command)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from web.cli.models_add import add
 from web.cli.options import as_table, catalogue, settings_from, settings_options
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 @click.group()
 def models() -> None:
     """List and show models, fetch and check weights."""
+
+
+models.add_command(add)
 
 
 @models.command("list")
@@ -88,10 +92,23 @@ def pull(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **
 @models.command()
 @click.argument("names", nargs=-1, metavar="[MODEL|starter...]")
 @settings_options
-def verify(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
+@click.option("--reference", is_flag=True, help="Also compare answers with the library that defines them.")
+@click.option("--all", "every", is_flag=True, help="Every model whose weights are here, with its reference.")
+@click.option("--json", "record", type=click.Path(path_type=Path), help="Append a line a comparison to it.")
+def verify(
+    names: tuple[str, ...],
+    reference: bool,
+    every: bool,
+    record: Path | None,
+    config: Path | None,
+    pairs: tuple[str, ...],
+    **flags: object,
+) -> None:
     """Compare converted weights with the hashes taken when they were made. All models without a name.
 
-    Exits with 1 when something has changed, or a directory of yours has no weights.
+    With --reference, or --all, models answer the same texts as sentence-transformers or transformers do
+    on this machine: cosine 0.9999 or a difference of 0.0001 is allowed, and a batch answers as its items
+    alone. Exits with 1 when something has changed or differs, or a directory of yours has no weights.
     """
     settings = settings_from(config, pairs, **flags)
     known, sources = catalogue(settings), _sources(settings)
@@ -106,7 +123,12 @@ def verify(names: tuple[str, ...], config: Path | None, pairs: tuple[str, ...], 
         f"converted yet, {how['as it is']} used as they are, with no hashes to compare, and "
         f"{how['nothing here']} without weights here; {len(wrong)} complaints."
     )
-    raise SystemExit(1 if wrong else 0)
+    passed = True
+    if reference or every:
+        from web.cli.verified import compare_all
+
+        passed = compare_all([spec for spec in specs if sources.here(spec)], sources, record)
+    raise SystemExit(0 if passed and not wrong else 1)
 
 
 def _sources(settings: Settings, *asked: str) -> Sources:

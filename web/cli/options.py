@@ -65,9 +65,11 @@ def catalogue(settings: Settings) -> Catalog:
     """The bundled entries and those of the operator's own directories. Raises CatalogError."""
     from engine import catalog
     from engine.adapters import family
+    from engine.own_entries import together
     from engine.resources import bundled
 
-    return catalog.load([bundled("catalog"), *settings.catalog], families=family.names())
+    directories = together([bundled("catalog"), *settings.catalog], settings.state_dir / "catalog")
+    return catalog.load(directories, families=family.names())
 
 
 def as_table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:

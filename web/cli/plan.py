@@ -11,6 +11,7 @@ import click
 from web.cli import plan_tables
 from web.cli.options import catalogue
 from web.cli.plan_options import SETTINGS, basis_options, change_options
+from web.cli.supervised import SUPERVISED, end_with_input, tell
 
 if TYPE_CHECKING:
     from replay.plan import Basis
@@ -119,6 +120,46 @@ def size(basis: Callable[[], Basis], redundancy: float, price: float | None, as_
     if money is not None:
         plan_tables.cost(money)
     plan_tables.provenance(known)
+
+
+@plan.command()
+@basis_options
+@change_options
+@click.option("--price", type=click.FloatRange(min=0, min_open=True), help="Of one card for an hour.")
+@click.option("--search", is_flag=True, help="Look for better pins, windows and weights too.")
+@click.option("--supervised", is_flag=True, help=SUPERVISED)
+def study(
+    basis: Callable[[], Basis],
+    change: Change,
+    price: float | None,
+    search: bool,
+    supervised: bool,
+    as_json: bool,
+) -> None:
+    """All of it of one what-if, as the console shows it. Exits with 1 when the redundancy is too little."""
+    from replay.plan import as_json as told
+    from replay.study import Asked
+    from replay.study import study as studied
+
+    if supervised:
+        end_with_input()
+        tell({"said": "reading the recording", "step": 0, "of": 1})
+    known = basis()
+
+    def step(said: str, number: int, of: int) -> None:
+        if supervised:
+            tell({"said": said, "step": number, "of": of})
+
+    found = studied(known, Asked(change, price, search), workers=os.cpu_count() or 1, told=step)
+    limit, beyond = found.capacity, found.beyond or change.speed is not None
+    if as_json:
+        ratios = {"knee_ratios": limit.knee_ratios, "redundancy": limit.redundancy, "enough": limit.enough}
+        click.echo(told(known, extrapolated=beyond, change=str(change), verdict=ratios, study=found))
+    else:
+        click.echo(f"Against the recorded server: {change}")
+        plan_tables.study(found)
+        plan_tables.provenance(known, beyond)
+    raise SystemExit(0 if limit.enough else 1)
 
 
 @plan.command()

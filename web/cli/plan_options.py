@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.config import Settings
     from engine.memory.footprint import Footprint
     from replay.plan import Basis
-    from replay.whatif import Added
+    from replay.whatif import Added, Change
 
 
 SETTINGS = "serai.settings"
@@ -134,6 +134,40 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def change_of(
+    vram: str | None = None,
+    speed: float | None = None,
+    devices: int | None = None,
+    pin: str = "",
+    unpin: str = "",
+    add_model: Sequence[str] = (),
+    traffic: str = "1x",
+    method: str = "dup",
+    policy: str | None = None,
+    window: float | None = None,
+    headroom: float | None = None,
+) -> Change:
+    """As the options say it. Raises ValueError, or click's own complaint."""
+    from engine.memory.rules import EvictionPolicy
+    from engine.quantities import size
+    from replay.scaling import Method
+    from replay.whatif import Change
+
+    return Change(
+        vram=size(vram) if vram else None,
+        speed=speed,
+        devices=devices,
+        pin=tuple(filter(None, pin.split(","))),
+        unpin=tuple(filter(None, unpin.split(","))),
+        add=tuple(map(_added, add_model)),
+        traffic=float(traffic.rstrip("x")),
+        method=Method(method),
+        policy=EvictionPolicy(policy) if policy else None,
+        window=window,
+        headroom=headroom,
+    )
+
+
 def change_options(command: Callable[..., None]) -> Callable[..., None]:
     """What differs; the command gets `change`."""
 
@@ -152,24 +186,9 @@ def change_options(command: Callable[..., None]) -> Callable[..., None]:
         headroom: float | None,
         **given: Any,
     ) -> None:
-        from engine.memory.rules import EvictionPolicy
-        from engine.quantities import size
-        from replay.scaling import Method
-        from replay.whatif import Change
-
         try:
-            change = Change(
-                vram=size(vram) if vram else None,
-                speed=speed,
-                devices=devices,
-                pin=tuple(filter(None, pin.split(","))),
-                unpin=tuple(filter(None, unpin.split(","))),
-                add=tuple(map(_added, add_model)),
-                traffic=float(traffic.rstrip("x")),
-                method=Method(method),
-                policy=EvictionPolicy(policy) if policy else None,
-                window=window,
-                headroom=headroom,
+            change = change_of(
+                vram, speed, devices, pin, unpin, add_model, traffic, method, policy, window, headroom
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -188,4 +207,10 @@ def _added(text: str) -> Added:
     fields = {key: value for key, _, value in parts}
     if fields.keys() != {"like", "rate"}:
         raise click.BadParameter(f"{text!r} is not NAME=like:MODEL,rate=PER_SECOND", param_hint="--add-model")
-    return Added(name, fields["like"], float(fields["rate"]))
+    try:
+        rate = float(fields["rate"])
+    except ValueError:
+        raise click.BadParameter(
+            f"rate is a number, not {fields['rate'][:40]!r}", param_hint="--add-model"
+        ) from None
+    return Added(name, fields["like"], rate)

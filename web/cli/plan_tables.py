@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from replay.plan import Basis
     from replay.rules import Check
     from replay.search import Fit, PinStep, Tuning
+    from replay.study import Study
     from replay.validation import Validation
 
 GIB = 2**30
@@ -153,6 +154,17 @@ def cost(found: Cost) -> None:
     for unit in found.not_apart:
         click.echo(f"{unit} alone holds its targets on no number of cards that was tried.")
     click.echo(f"No card runs anything {found.idle_hours:.1f} hours of 24.")
+
+
+def study(found: Study) -> None:
+    comparison(found.comparison)
+    capacity(found.capacity)
+    checks(found.checks)
+    if found.pins is not None:
+        pins(found.pins)
+        tunings(found.tunings)
+    if found.cost is not None:
+        cost(found.cost)
 
 
 def validation(found: Validation, lag: float) -> None:

@@ -1,15 +1,11 @@
-"""What a serving process must be before a model library is loaded: threads, arenas, log lines."""
+"""What a serving process must be before a model library is loaded: threads and arenas."""
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-
-import orjson
 
 if TYPE_CHECKING:
     from engine.config import Settings
@@ -46,42 +42,3 @@ def limit_arenas(count: int) -> bool:
     """Whether the C library took the limit; one that is not glibc has no such thing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return bool(mallopt and mallopt(_M_ARENA_MAX, count))
-
-
-def log_to_stderr(settings: Settings) -> None:
-    """One line an event on stderr, for people or for machines."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines()
-        if settings.log_format == "json"
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    )
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-    logging.getLogger("aiohttp.server").addFilter(as_client_mistake)
-
-
-def as_client_mistake(record: logging.LogRecord) -> bool:
-    """What a client sent that is no HTTP is one line, not an error of ours with a traceback."""
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
-        record.levelno, record.levelname = logging.INFO, "INFO"
-        record.msg, record.args = "a client sent no proper HTTP: %s", (error.message,)
-        record.exc_info = None
-    return True
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the traceback where there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return orjson.dumps(line).decode()

@@ -9,6 +9,7 @@ import click
 
 from web.cli.options import settings_from, settings_options
 from web.cli.server import key as key_of
+from web.cli.supervised import SUPERVISED, end_with_input
 
 
 @click.command()
@@ -49,6 +50,7 @@ from web.cli.server import key as key_of
 @click.option("--unit", default=1.0, show_default=True, help="Seconds in one unit of such a time column.")
 @click.option("--state-dir", metavar="DIR", help="Where the server that recorded keeps its state.")
 @click.option("--output", "-o", metavar="BASE", help="The report is BASE.html and BASE.json.  [replay-NAME]")
+@click.option("--supervised", is_flag=True, help=SUPERVISED)
 @settings_options
 def replay(
     sources: tuple[str, ...],
@@ -62,11 +64,12 @@ def replay(
     unit: float,
     state_dir: str | None,
     output: str | None,
+    supervised: bool,
     config: Path | None,
     pairs: tuple[str, ...],
     **flags: Any,
 ) -> None:
-    """Send recorded traffic again, and report what came of it.
+    """Send recorded traffic again and report what came of it.
 
     RECORDING is one of this machine's server; FILE holds a recording, or a trace of others. Requests go out
     at the moments at which they came, whatever became of those before them. Where content was not
@@ -76,6 +79,9 @@ def replay(
     own = ("speed", "scale", "size_scale", "closed_sessions", "ramp", "dwell", "load_first", "seed")
     chosen = {name: flags.pop(name) for name in own}
     settings = settings_from(config, pairs, state_dir=state_dir, **flags)
+
+    if supervised:
+        end_with_input()
 
     from web.cli import traces
 
@@ -108,6 +114,7 @@ def replay(
         load_first=chosen["load_first"],
         ramp=chosen["dwell"] if chosen["ramp"] else None,
         base=Path(output or f"replay-{trace.name.replace('/', '-')}"),
+        supervised=supervised,
     )
     raise SystemExit(0 if go(going) else 1)
 

@@ -43,21 +43,24 @@ def serve(
 
     listener = bind(settings)
 
-    from web.cli.process import log_to_stderr, prepare
+    from web.cli.process import prepare
 
     prepare(settings)
-    log_to_stderr(settings)
+
+    import sys
 
     import anyio
 
     from web import serving
+    from web.logs import log_to
 
     def announce(url: str, engine: Engine) -> None:
         click.echo(f"Serai is at {url} with {len(models)} models on {_devices(engine)}. Ctrl-C stops it.")
         if token := engine.access.invitation:
             click.echo(f"It has no users yet. Make the first one at {url}login with the token {token}")
 
-    anyio.run(serving.run, settings, models, listener, announce)
+    with log_to(sys.stderr, settings):
+        anyio.run(serving.run, settings, models, listener, announce)
     click.echo("Serai has stopped.")
 
 

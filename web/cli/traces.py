@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ def is_recording(path: Path) -> bool:
     try:
         with gzip.open(path, "rb") as file:
             return b'"serai_recording"' in file.read(200)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         return False
 
 

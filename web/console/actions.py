@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import aiohttp_jinja2
 import anyio
 from aiohttp import hdrs, web
 
+from engine.adjustments import KEYS
 from engine.errors import EngineError, InvalidInput, StateChanged
 from engine.orders import Action, CatalogDone, Done, Order
 from web import errors
 from web.access.current import who
 from web.access.form import fields
-from web.console import costs, pages, words
-from web.console.costs import Cost, Situation
-from web.console.hub import HUB, row_of
+from web.console import adjusting, costs, pages, panels, situations, words
+from web.console.costs import Cost
+from web.console.hub import HUB
 from web.keys import ENGINE
 
 ALL = "*"
@@ -28,7 +28,12 @@ PATIENCE = 5.0
 """Seconds that whoever acts waits to hear how it ended; it goes on after that, and the audit tells."""
 MOST = 500
 GOES_ON = "What waits goes on."
-UNDO = {Action.PIN: Action.UNPIN, Action.UNPIN: Action.PIN, Action.PAUSE: Action.RESUME}
+UNDO = {
+    Action.PIN: Action.UNPIN,
+    Action.UNPIN: Action.PIN,
+    Action.PAUSE: Action.RESUME,
+    Action.ADJUST: Action.ADJUST,
+}
 DONE = {
     Action.LOAD: "is loaded",
     Action.UNLOAD: "is unloaded",
@@ -38,6 +43,7 @@ DONE = {
     Action.PAUSE: "takes no new requests",
     Action.RESUME: "takes requests again",
     Action.RELOAD: "was loaded anew",
+    Action.ADJUST: "is adjusted",
 }
 
 
@@ -45,8 +51,18 @@ async def sheet(request: web.Request) -> web.Response:
     """`/console/act?model=`: everything that may be done to a model, and what each would cost."""
     hub = request.app[HUB]
     await hub.look()
-    spec, _ = request.app[ENGINE].catalog.resolve(request.query.get("model", "")[:MOST])
-    context = {"model": spec.id, "row": row_of(hub, spec.id), "acts": _acts(request, spec.id)}
+    engine = request.app[ENGINE]
+    name = situations.target(engine, request.query.get("model", "")[:MOST])
+    spec = engine.catalog.resolve(name)[0]
+    now = situations.situation(hub, name)
+    context = {
+        "model": name,
+        "row": now.row if now else None,
+        "acts": situations.acts(hub, name),
+        "fields": adjusting.fields(engine, name),
+        "adjust": costs.of(Action.ADJUST, now) if now else Cost(),
+        "parts": situations.parts(spec) if name == spec.id else [],
+    }
     return await pages.page(request, "act", context, at="overview")
 
 
@@ -62,7 +78,7 @@ async def do(request: web.Request) -> web.Response:
         if model == CATALOGUE:
             return await _reload(request, form)
         if model != ALL:
-            model = request.app[ENGINE].catalog.resolve(model)[0].id
+            model = situations.target(request.app[ENGINE], model, action)
         if not form.get("confirmed") and (cost := await _cost(request, action, model)).hurts:
             return _asked(request, action, model, cost, form)
         return await _act(request, _order(request, action, model, form))
@@ -72,6 +88,7 @@ async def do(request: web.Request) -> web.Response:
 
 async def _act(request: web.Request, order: Order) -> web.Response:
     done: Done | None = None
+    extra = adjusting.before(request.app[ENGINE], order.model, order.changes) if order.changes else {}
     with anyio.move_on_after(PATIENCE):
         done = await request.app[ENGINE].operators.operate(order)
     name = "Every model" if order.model == ALL else order.model
@@ -82,7 +99,7 @@ async def _act(request: web.Request, order: Order) -> web.Response:
     text = f"{name} {DONE[order.action]}."
     if done.no_longer_fits:
         text += f" Beside the pins there is no room any more for {', '.join(done.no_longer_fits)}."
-    return _said(request, order.model, text, UNDO.get(order.action), done.version)
+    return _said(request, order.model, text, UNDO.get(order.action), done.version, extra)
 
 
 async def _reload(request: web.Request, form: Mapping[str, str]) -> web.Response:
@@ -107,25 +124,10 @@ def _changed(done: CatalogDone | None) -> str:
 
 
 def _order(request: web.Request, action: Action, model: str, form: Mapping[str, str]) -> Order:
-    return Order(action, model, who(request), _text(form, "reason"), if_version=_version(form))
-
-
-def _acts(request: web.Request, model: str) -> list[tuple[Action, Cost]]:
-    """What makes sense now: of pin and unpin, pause and resume one each."""
-    hub = request.app[HUB]
-    row = row_of(hub, model)
-    if row is None:
-        return []
-    offered = [
-        Action.UNPIN if row.pinned else Action.PIN,
-        *([Action.LOAD] if row.state in ("available", "failed") else []),
-        *([Action.UNLOAD] if row.size_bytes and not row.pinned else []),
-        Action.RESUME if row.paused else Action.PAUSE,
-        *([] if row.pinned else [Action.DRAIN]),
-        *([Action.RELOAD] if row.state == "loaded" else []),
-    ]
-    now = _situation(request, model)
-    return [(action, costs.of(action, now)) for action in offered] if now else []
+    changes = adjusting.changes(form, model) if action is Action.ADJUST else {}
+    return Order(
+        action, model, who(request), _text(form, "reason"), if_version=_version(form), changes=changes
+    )
 
 
 async def _cost(request: web.Request, action: Action, model: str) -> Cost:
@@ -134,50 +136,34 @@ async def _cost(request: web.Request, action: Action, model: str) -> Cost:
     if model == ALL:
         lines = (f"Requests of every model are refused, {words.rate(hub.sampler.rate)} now.", GOES_ON)
         return Cost(lines, hurts=action is Action.PAUSE)
-    now = _situation(request, model)
+    now = situations.situation(hub, model)
     return costs.of(action, now) if now else Cost()
 
 
-def _situation(request: web.Request, model: str) -> Situation | None:
-    hub, engine = request.app[HUB], request.app[ENGINE]
-    row = row_of(hub, model)
-    if row is None:
-        return None
-    spec, closely = engine.catalog.models[model], engine.closely
-    unit = closely.unit(spec.unit())
-    leaving: tuple[str, ...] = ()
-    if not row.size_bytes and unit.weights_bytes:
-        device = next((d.name for d in hub.view.devices if d.kind in spec.devices), "")
-        leaving = tuple(each.unit for each in closely.would_leave(device, unit.weights_bytes) or ())
-    tally = closely.journal.models.get(model)
-    return Situation(
-        row=row,
-        unit=unit,
-        leaving=leaving,
-        displaced=closely.displaced(spec.unit()),
-        recent=tally is not None and engine.now() - tally.last < costs.RECENTLY,
-        drain_limit=engine.settings.drain_limit,
-    )
-
-
 def _said(
-    request: web.Request, model: str, text: str, undo: Action | None = None, version: int | None = None
+    request: web.Request,
+    model: str,
+    text: str,
+    undo: Action | None = None,
+    version: int | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """That it is done. Without a script: back to where one was, which shows how it is now."""
+    """That it is done. Without a script: back to where one was, which shows how it is now.
+
+    `extra` is what the form that undoes it says beside the action.
+    """
     request.app[HUB].doubt()
     if not pages.wants_panel(request):
         return web.Response(status=303, headers={hdrs.LOCATION: _back(request, model)})
-    context = {**pages.shell(request), "text": text, "undo": undo, "model": model, "model_version": version}
-    answer = aiohttp_jinja2.render_template("console/panels/said.html", request, context)
-    answer.headers["HX-Trigger"] = "acted"
-    return answer
+    context = {"text": text, "undo": undo, "model": model, "model_version": version, "extra": extra or {}}
+    return panels.said(request, context)
 
 
 def _asked(
     request: web.Request, action: Action, model: str, cost: Cost, form: Mapping[str, str]
 ) -> web.Response:
     context = {"action": action, "model": model, "cost": cost, **_given(form)}
-    return _dialog(request, "confirm", context, 200)
+    return panels.dialog(request, "confirm", context, 200)
 
 
 def _refused(
@@ -186,27 +172,17 @@ def _refused(
     fresh = error.details.get("version") if isinstance(error, StateChanged) else None
     given = {**_given(form), **({"given_version": fresh} if fresh is not None else {})}
     context = {"action": action, "model": model, "error": error, "again": fresh is not None, **given}
-    return _dialog(request, "refused", context, errors.status(error))
-
-
-def _dialog(request: web.Request, name: str, context: Mapping[str, object], status: int) -> web.Response:
-    """In the page's dialog, or as a page of its own."""
-    panel = pages.wants_panel(request)
-    template = f"console/panels/{name}.html" if panel else f"console/{name}.html"
-    common = {**pages.shell(request), "at": "overview", "live": "", **context}
-    answer = aiohttp_jinja2.render_template(template, request, common, status=status)
-    if panel:
-        answer.headers.update({"HX-Retarget": "#dialog-body", "HX-Reswap": "innerHTML"})
-    return answer
+    return panels.dialog(request, "refused", context, errors.status(error))
 
 
 def _back(request: web.Request, model: str) -> str:
-    path = "/" if model in (ALL, CATALOGUE) else pages.model_path(model)
+    path = "/" if model in (ALL, CATALOGUE) else pages.model_path(model.partition(":")[0])
     return request.app[ENGINE].settings.base_path + path
 
 
 def _given(form: Mapping[str, str]) -> dict[str, object]:
-    return {"given_version": _version(form), "reason": _text(form, "reason")}
+    extra = {name: form[name][:MOST] for name in KEYS if name in form}
+    return {"given_version": _version(form), "reason": _text(form, "reason"), "extra": extra}
 
 
 def _version(form: Mapping[str, str]) -> int | None:

@@ -34,6 +34,7 @@ class Situation:
     recent: bool = False
     """Whether it was used in the last minute."""
     drain_limit: float = 30.0
+    generative: bool = False
 
 
 def of(action: Action, now: Situation) -> Cost:
@@ -60,6 +61,15 @@ def of(action: Action, now: Situation) -> Cost:
         case Action.RELOAD:
             text = "The same weights are loaded anew, beside the old ones where both fit."
             return Cost((text, *_work(now), _back(now)), hurts=bool(_work(now)))
+        case Action.ADJUST:
+            return _adjust(now)
+
+
+def _adjust(now: Situation) -> Cost:
+    if not now.generative or not now.row.size_bytes:
+        return Cost(("It counts from the next batch on, over restarts too, until it is taken back.",))
+    anew = "A model that generates sets memory aside by its limits: new limits load it anew."
+    return Cost((anew, *_work(now), _back(now)), hurts=bool(_work(now)))
 
 
 def _pin(now: Situation) -> Cost:

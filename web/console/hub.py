@@ -21,6 +21,7 @@ from web.console import words
 from web.console.bars import Bar, bars
 from web.console.rows import Row, Sources, Table
 from web.console.sampler import Sampler
+from web.console.tail import Tail
 from web.engine import Engine
 from web.keys import ENGINE
 
@@ -78,6 +79,7 @@ class Hub:
         self._offset = time.time() - engine.now()
         """From the engine's clock to seconds since the epoch."""
         self._pinners: dict[str, Audited] = {}
+        self.tail = Tail(lambda: engine.catalog.models)
 
     def wall(self, at: float) -> float:
         """A time of the engine's clock as seconds since the epoch."""
@@ -113,6 +115,7 @@ class Hub:
         view = self.view = self.engine.view()
         if view.acted != self._acted:
             self._acted = view.acted
+            self.tail.forget(self.engine.catalog.models)
             await self._read_pinners()
         journal = self.engine.closely.journal
         if now - self._sampled >= SAMPLE * 0.9:
@@ -186,7 +189,7 @@ class Hub:
             "audit": view.acted,
         }
         for row in self._table.fresh:
-            cues[f"model:{row.id}"] = (self.frame, journal.changed)
+            cues[f"model:{row.id}"] = (self.frame, journal.changed, self.tail.heard)
         return {**self.cues, **cues}
 
     def _sources(self, view: EngineView, now: float) -> Sources:

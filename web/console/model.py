@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from aiohttp import web
 
 from engine.catalog import ModelSpec
@@ -13,22 +10,13 @@ from engine.errors import EngineError
 from engine.journal import model_of
 from engine.units import units_of
 from engine.wishes import Audited
-from web.console import pages, timeline
+from web.console import inforce, pages, situations, timeline
 from web.console.hub import HUB, Hub, row_of
 from web.errors import NotFound
 from web.keys import ENGINE
 
 TIMELINE = 3600.0
 SHOWN = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One key of the entry as it counts now, and whence it is."""
-
-    name: str
-    value: str
-    origin: str
 
 
 async def show(request: web.Request) -> web.Response:
@@ -48,37 +36,14 @@ async def show(request: web.Request) -> web.Response:
         "lines": _lines(hub, spec.id),
         "changes": _changes(hub, spec.id),
         "failures": _failures(hub, spec.id),
-        "told": list(effective(spec)),
+        "told": list(inforce.effective(spec, hub.engine.settings, hub.engine.operators.adjusted)),
+        "parts": situations.parts(spec),
+        "log": hub.tail.of(spec.id)[:SHOWN],
         "acts": await _acts(hub, spec.id),
         "wall": hub.wall,
     }
     name = f"model:{spec.id}"
     return await pages.page(request, "model", context, cues=(name,), series=(name,), rows=True, at="overview")
-
-
-def effective(spec: ModelSpec) -> Iterator[Told]:
-    """What is in force, key by key; what only says where weights come from is told apart."""
-    for name in type(spec).model_fields:
-        value = getattr(spec, name)
-        if name in ("id", "sources", "profiles", "notes", "description") or value in (None, (), {}, ""):
-            continue
-        origin = "catalogue" if name in spec.model_fields_set else "default"
-        yield Told(name, _written(value), origin)
-    for profile, chosen in spec.profiles.items():
-        for name in sorted(chosen.model_fields_set):
-            yield Told(name, _written(getattr(chosen, name)), f"profile {profile}")
-
-
-def _written(value: object) -> str:
-    if hasattr(value, "model_dump"):
-        value = value.model_dump(exclude_none=True)
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_written(each)}" for key, each in value.items()) or "–"
-    if isinstance(value, tuple | list):
-        return ", ".join(_written(each) for each in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
 
 
 def _units(hub: Hub, spec: ModelSpec) -> list[UnitView]:

@@ -20,9 +20,13 @@ NAVIGATION = (
     ("queues", "Queues", "/console/queues", Action.INSPECT),
     ("devices", "Devices", "/console/devices", Action.INSPECT),
     ("requests", "Requests", "/console/requests", Action.INSPECT),
+    ("recordings", "Recordings", "/console/recordings", Action.INSPECT),
+    ("replays", "Replays", "/console/replays", Action.INSPECT),
+    ("plans", "Plans", "/console/plans", Action.INSPECT),
     ("playground", "Playground", "/console/playground", Action.CALL),
     ("audit", "Audit", "/console/audit", Action.INSPECT),
     ("settings", "Settings", "/console/settings", Action.INSPECT),
+    ("entries", "Catalogue", "/console/entries", Action.ADMINISTER),
     ("people", "Keys and users", "/console/people", Action.ADMINISTER),
 )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from aiohttp import hdrs, web
 
 from engine.access.changes import Add, Change, NewPassword, NewRole, Revoke
 from engine.access.credentials import key_hash
 from engine.access.principals import Kind, Role, Scope
 from engine.errors import EngineError, InvalidInput
+from engine.requests import ServiceClass
 from web import errors
 from web.access import keys, users
 from web.access.current import who
@@ -41,7 +43,7 @@ async def _change(request: web.Request, form: Mapping[str, str]) -> tuple[Change
     """What the form asks for, and the secret of a new key."""
     said, name = form.get("act", ""), form.get("name", "").strip()
     if said == "add-key":
-        secret, row = keys.made(keys.NewKey(name, (_scope(form),)))
+        secret, row = keys.made(_new_key(name, form))
         return Add(row, key_hash(secret)), secret
     if said == "add-user":
         made = users.new(name, _role(form))
@@ -54,6 +56,25 @@ async def _change(request: web.Request, form: Mapping[str, str]) -> tuple[Change
     if said == "revoke":
         return Revoke(_known(request, form)), ""
     raise InvalidInput("This form asks for nothing that the server knows.")
+
+
+def _new_key(name: str, form: Mapping[str, str]) -> keys.NewKey:
+    """Raises InvalidInput for what `/v1/admin/keys` would refuse."""
+    said = {
+        "name": name,
+        "scopes": [_scope(form)],
+        "class": form.get("class") or None,
+        "models": form.get("models", "").replace(",", " ").split(),
+        **{key: _number(form, key) for key in ("rate", "burst", "concurrency")},
+    }
+    try:
+        return msgspec.convert(said, keys.NewKey, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{error}.") from None
+
+
+def _number(form: Mapping[str, str], key: str) -> str | None:
+    return form.get(key, "").strip()[:20] or None
 
 
 def _scope(form: Mapping[str, str]) -> Scope:
@@ -81,10 +102,11 @@ async def _page(request: web.Request, *, error: EngineError | None = None, secre
     access = request.app[ENGINE].access
     found = sorted(access.principals.values(), key=lambda p: (p.revoked is not None, p.created))
     context = {
-        "keys": [(p, access.last_used(p)) for p in found if p.kind is Kind.KEY],
+        "keys": [(p, access.last_used(p), access.usage.by.get(p.id)) for p in found if p.kind is Kind.KEY],
         "users": [(p, access.last_used(p)) for p in found if p.kind is Kind.USER],
         "scopes": list(Scope),
         "roles": list(Role),
+        "classes": [each.name.lower() for each in ServiceClass],
         "error": error,
         "secret": secret,
         "open": access.open,

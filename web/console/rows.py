@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.catalog import Catalog
+from engine.catalog import Catalog, ModelSpec
 from engine.journal import Journal, Tally
 from engine.view import EngineView, ModelView, ResidencyView
 from engine.wishes import Audited
@@ -47,6 +47,8 @@ class Row:
     error: str
     service_class: str
     tasks: tuple[str, ...]
+    remote: bool
+    """Its weights come from a hub first, and not from a package."""
 
     def cells(self) -> dict[str, object]:
         """What of it changes while it is looked at, by the ids of the elements that show it."""
@@ -65,6 +67,8 @@ class Row:
             f"{name}-share": self.part,
             f"{name}-cold": words.some(self.cold),
             f"{name}-used": words.stamp(self.used),
+            f"{name}-loads": words.whole(self.loads),
+            f"{name}-evictions": words.whole(self.evictions),
             f"{name}-v": str(self.version),
         }
 
@@ -177,7 +181,12 @@ def _row(model: ModelView, of: Sources) -> Row:
         error=error,
         service_class=spec.service_class if spec else "",
         tasks=tuple(task.value for task in spec.tasks) if spec else (),
+        remote=spec is not None and _remote(spec),
     )
+
+
+def _remote(spec: ModelSpec) -> bool:
+    return not (spec.sources[0].directory or any(source.wheel for source in spec.sources))
 
 
 def _reasons(model: ModelView, error: str, of: Sources) -> Iterable[str]:
@@ -231,8 +240,9 @@ def _in_state(row: Row, state: str) -> bool:
 
 
 def _activity(row: Row) -> tuple[object, ...]:
-    """What works or is resident first; steady, so that rows do not jump while they are read."""
-    return (ORDER.get(row.state, 9), not row.pinned, row.id)
+    """What works, is resident or could be without a hub first; steady, so that rows do not jump while they
+    are read."""
+    return (ORDER.get(row.state, 9), not row.pinned, row.remote, row.id)
 
 
 _KEYS = {

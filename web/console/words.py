@@ -105,4 +105,5 @@ FILTERS = {
     "share": share,
     "stamp": stamp,
     "clock": clock,
+    "count": count,
 }

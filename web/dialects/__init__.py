@@ -20,7 +20,7 @@ _EXACT: Mapping[str, Dialect] = {
     **dict.fromkeys(openai.PATHS, openai.told),
     **dict.fromkeys(tei.ROOT, tei.told),
 }
-_BELOW: Mapping[str, Dialect] = {"/tei/": tei.told}
+_BELOW: Mapping[str, Dialect] = {"/tei/": tei.told, **dict.fromkeys(openai.BELOW, openai.told)}
 
 
 def of(path: str) -> Dialect | None:

@@ -10,7 +10,16 @@ from engine import errors as raised
 from engine.errors import EngineError
 from web import errors
 
-PATHS = ("/v1/embeddings", "/v1/chat/completions", "/v1/completions", "/v1/responses")
+PATHS = (
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/embeddings",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+)
+
+BELOW = ("/v1/files", "/v1/batches")
 
 _CODES: Mapping[type[EngineError], str] = {
     raised.UnknownModel: "model_not_found",

@@ -32,12 +32,23 @@ TAGS = {
     "/v1/rerank": "Cohere and Jina",
     "/v2/": "Cohere and Jina",
     **dict.fromkeys(openai.PATHS, "OpenAI"),
+    **dict.fromkeys(openai.BELOW, "Files and batches"),
     "/tei/": "TEI",
     **dict.fromkeys(tei.ROOT, "TEI"),
     "/v1/": "Native",
 }
 OTHER = "Server"
-ORDER = ("Native", "Models", "OpenAI", "Cohere and Jina", "TEI", "Pools", OTHER, "Administration")
+ORDER = (
+    "Native",
+    "Models",
+    "OpenAI",
+    "Cohere and Jina",
+    "TEI",
+    "Files and batches",
+    "Pools",
+    OTHER,
+    "Administration",
+)
 
 CALLER = {
     "X-Serai-Class": "`interactive`, `standard` or `background`",

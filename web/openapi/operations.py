@@ -9,11 +9,12 @@ from typing import Any
 from web.access import keys, users
 from web.api import admin, pools, recordings
 from web.wire import bodies, described, estimate, items, options, rerank
-from web.wire.openai import chat, completions, embeddings, responses
+from web.wire.openai import batches, chat, completions, embeddings, files, responses
 from web.wire.tei import bodies as tei
 
 JSON, MSGPACK, TEXT, HTML = "application/json", "application/msgpack", "text/plain", "text/html"
 EVENTS, FORM = "text/event-stream", "application/x-www-form-urlencoded"
+MULTIPART, LINES = "multipart/form-data", "application/jsonl"
 PACKED = (JSON, MSGPACK)
 
 
@@ -120,7 +121,39 @@ _OTHERS: Mapping[str, Operation] = {
     "POST /v1/embeddings": Operation("Texts or token ids to vectors, as OpenAI.", embeddings.EmbeddingsBody),
     "POST /v1/chat/completions": _written("The next message of a conversation, as OpenAI.", chat.ChatBody),
     "POST /v1/completions": _written("What follows a prompt, as OpenAI.", completions.CompletionBody),
+    "POST /v1/audio/transcriptions": Operation(
+        "A recording's text, as OpenAI: a form with `file` and `model`.",
+        Any,
+        Any,
+        (MULTIPART,),
+        (JSON, TEXT),
+    ),
+    "POST /v1/audio/translations": Operation("The same in English.", Any, Any, (MULTIPART,), (JSON, TEXT)),
     "POST /v1/responses": _written("The answer to a question, as OpenAI.", responses.ResponsesBody),
+}
+
+_LIST = {"after": "the id of the last on the page before", "limit": "how many", "order": "asc or desc"}
+
+_BATCHES: Mapping[str, Operation] = {
+    "POST /v1/files": Operation(
+        "Keep a file of calls, one a line: a form with `file` and `purpose`, or the content alone.",
+        Any,
+        files.FileObject,
+        (MULTIPART, LINES),
+        query={"purpose": "of bare content: `batch`", "filename": "of bare content"},
+    ),
+    "GET /v1/files": Operation(
+        "Files, the newest first.", gives=files.FileList, query={**_LIST, "purpose": "batch or batch_output"}
+    ),
+    "GET /v1/files/{file}": Operation("One of them.", gives=files.FileObject),
+    "GET /v1/files/{file}/content": Operation("What is in it.", gives=str, answers=(LINES,)),
+    "DELETE /v1/files/{file}": Operation("Forget it.", gives=files.FileDeleted),
+    "POST /v1/batches": Operation(
+        "Run the calls of a file, in the class background.", batches.BatchBody, batches.BatchObject
+    ),
+    "GET /v1/batches": Operation("Batches, the newest first.", gives=batches.BatchList, query=_LIST),
+    "GET /v1/batches/{batch}": Operation("One of them, as it is now.", gives=batches.BatchObject),
+    "POST /v1/batches/{batch}/cancel": Operation("Run nothing more of it.", gives=batches.BatchObject),
 }
 
 _TEI: Mapping[str, Operation] = {
@@ -145,10 +178,16 @@ _TEI: Mapping[str, Operation] = {
 _ADMIN: Mapping[str, Operation] = {
     "GET /v1/admin/models/{model}": Operation("A model and its state, with the state's version."),
     "POST /v1/admin/models/{model}/{action}": Operation(
-        "Load, unload, pin, unpin, pause, resume or drain it.", admin.OrderBody, optional=True
+        "Load, unload, pin, unpin, pause, resume, drain, reload or adjust it.", admin.OrderBody, optional=True
     ),
     "GET /v1/admin/catalog": Operation("What the catalogue is made of."),
     "POST /v1/admin/catalog/reload": Operation("Read the catalogue again.", admin.Because, optional=True),
+    "POST /v1/admin/catalog/entries": Operation(
+        "Serve one more entry, or with `dry_run` tell what would change.", admin.EntryBody, status=201
+    ),
+    "DELETE /v1/admin/catalog/entries/{model}": Operation(
+        "Take out an entry that was added so.", query={"reason": "for the audit"}
+    ),
     "GET /v1/admin/audit": Operation(
         "What operators did, the newest first.",
         query={"limit": "how many; 100 when it is not said", "model": "of one model only"},
@@ -184,6 +223,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_SERVER,
     **_NATIVE,
     **_OTHERS,
+    **_BATCHES,
     **{route.format(""): operation for route, operation in _TEI.items()},
     **{route.format("/tei/{model}"): operation for route, operation in _TEI.items()},
     "POST /tei/{model}": Operation(

@@ -35,6 +35,7 @@ def _of(options: Options, request: Request) -> Body:
                 "pooling": options.pooling,
                 "dimensions": options.dimensions,
                 "overflow_policy": options.overflow.value,
+                "lora_id": options.lora,
             }
             params: Body = {
                 "output_types": [kind.value for kind in options.output_types] or None,
@@ -45,6 +46,7 @@ def _of(options: Options, request: Request) -> Body:
             return {"items": items, "params": _said(params)}
         case ScoreOptions():
             chosen = {"activation": options.activation, "overflow_policy": options.overflow.value}
+            chosen["lora_id"] = options.lora
             said = {"query": item(options.query), "instruction": options.instruction}
             return {"items": items, **_said(said), "options": _said(chosen)}
         case ExtractOptions():
@@ -52,6 +54,7 @@ def _of(options: Options, request: Request) -> Body:
                 **options.extra,
                 "threshold": options.threshold,
                 "overflow_policy": options.overflow.value,
+                "lora_id": options.lora,
             }
             params = {
                 "labels": list(options.labels) or None,
@@ -80,6 +83,7 @@ def _generate(options: GenerateOptions, request: Request) -> Body:
         "logit_bias": {str(token): bias for token, bias in options.logit_bias.items()} or None,
         "images": [_media(image) for image in prompt.images] or None,
         "options": {"raw": True} if options.raw else None,
+        "lora_adapter": options.lora,
         "stream": True,
     }
     return {"prompt": text, "max_new_tokens": options.max_new_tokens, **_said(chosen)}

@@ -35,7 +35,7 @@ from replay.report.report import About, Report
 from replay.trace import Trace
 from web.cli.options import catalogue
 from web.cli.process import prepare
-from web.replaying import bar, page
+from web.replaying import bar, lines, page
 from web.replaying.http import connected
 from web.replaying.own_server import own_server
 
@@ -62,6 +62,8 @@ class Going:
     ramp: float | None
     """Seconds of a step near the knee, where a ramp is wanted."""
     base: Path
+    supervised: bool = False
+    """Whether a program watches: it is told how far this is, in lines."""
 
 
 def go(going: Going) -> bool:
@@ -87,7 +89,8 @@ async def _run(going: Going, picked: Chosen, catalog: Catalog) -> Report:
     kept = kept_of(going)
     async with open_target(going, picked, catalog) as target, anyio.create_task_group() as tasks:
         await tasks.start(stop_on_signal, stop)
-        with bar.shown(f"replaying {going.trace.name}", picked.trace.span) as told:
+        drawn = bar.shown(f"replaying {going.trace.name}", picked.trace.span)
+        with lines.shown(picked) if going.supervised else drawn as told:
             done = await run.run(
                 picked,
                 target,

@@ -71,22 +71,23 @@ async def _end(process: anyio.abc.Process) -> None:
     await process.aclose()
 
 
-def _environment(settings: Settings, folder: Path) -> dict[str, str]:
-    """What differs from the defaults goes by the environment, which no list of processes shows."""
+def environment(settings: Settings) -> dict[str, str]:
+    """For a child that is to have these settings. They go by the environment, which no list of processes
+    shows; what stands in a file of settings counts no more."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SERAI_")}
-    return (
-        kept
-        | dict(_settings(settings))
-        | {
-            "SERAI_CONFIG": str(folder / "empty.toml"),
-            "SERAI_STATE_DIR": str(folder / "state"),
-            "SERAI_RECORDING": "false",
-            "SERAI_AUTH": "off",
-            "SERAI_HOST": "127.0.0.1",
-            "SERAI_BASE_PATH": "",
-            "SERAI_LOG_LEVEL": "warning",
-        }
-    )
+    return kept | dict(_settings(settings)) | {"SERAI_CONFIG": os.devnull}
+
+
+def _environment(settings: Settings, folder: Path) -> dict[str, str]:
+    return environment(settings) | {
+        "SERAI_CONFIG": str(folder / "empty.toml"),
+        "SERAI_STATE_DIR": str(folder / "state"),
+        "SERAI_RECORDING": "false",
+        "SERAI_AUTH": "off",
+        "SERAI_HOST": "127.0.0.1",
+        "SERAI_BASE_PATH": "",
+        "SERAI_LOG_LEVEL": "warning",
+    }
 
 
 def _settings(settings: Settings) -> Iterator[tuple[str, str]]:

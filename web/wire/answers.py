@@ -192,7 +192,13 @@ def _id(item: Item, index: int) -> str:
 
 def _usage(usage: Usage) -> Mapping[str, Any]:
     """Nothing when nothing was counted."""
-    counted = {"input_tokens": usage.input_tokens, "images": usage.images, "pages": usage.pages}
+    counted = {
+        "input_tokens": usage.input_tokens,
+        "images": usage.images,
+        "pages": usage.pages,
+        "audio_ms": usage.audio_ms,
+        "truncated": usage.truncated,
+    }
     if not any(counted.values()):
         return {}
     said = {name: count for name, count in counted.items() if count or name == "input_tokens"}

@@ -5,7 +5,7 @@ Each reader is a plain function of plain values, so that it can run in a child p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
@@ -82,6 +82,7 @@ class GenerateBody(Struct):
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     logit_bias: dict[str, float] | None = None
     grammar: GrammarBody | None = None
+    lora_adapter: Annotated[str, Meta(min_length=1)] | None = None
     stream: bool | None = None
     options: Raw = free.UNSENT
     routing_key: str | None = None
@@ -129,7 +130,8 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
     if size > limits.item_text_bytes:
         raise InputTooLong(f"prompt has {size} bytes; at most {limits.item_text_bytes} are taken.")
     item = Item(text=read.prompt, images=tuple(image.media() for image in _images(read)))
-    return _asked((item,), _generation(read, given.raw), given, stream=bool(read.stream))
+    chosen = replace(_generation(read, given.raw), lora=read.lora_adapter or given.lora_id)
+    return _asked((item,), chosen, given, stream=bool(read.stream))
 
 
 def _asked(found: tuple[Item, ...], chosen: Options, given: options.Common, *, stream: bool = False) -> Asked:

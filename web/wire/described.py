@@ -59,11 +59,12 @@ class Times(Exact):
 
 
 class Used(Exact):
-    """Real units; absent where nothing was counted."""
+    """Real units; absent where nothing was counted. Of `truncated` inputs only the beginning was read."""
 
     input_tokens: int
     images: int | UnsetType = UNSET
     pages: int | UnsetType = UNSET
+    truncated: int | UnsetType = UNSET
 
 
 class EncodeAnswer(Exact):

@@ -37,7 +37,8 @@ class Common(Struct):
     service_class: str | None = field(name="class", default=None)
     instruction: str | None = None
     overflow_policy: str = Overflow.DEFAULT.value
-    lora_id: Any = None
+    lora_id: Annotated[str, Meta(min_length=1)] | None = None
+    """An adapter of the model, by the name that its entry gives it."""
     muvera: Any = None
     smve: Any = None
     query_template: str | None = None
@@ -48,7 +49,7 @@ class Common(Struct):
         return Overflow(one_of(self.overflow_policy, [o.value for o in Overflow], "options.overflow_policy"))
 
 
-REFUSED = ("lora_id", "muvera", "smve", "query_template", "doc_template")
+REFUSED = ("muvera", "smve", "query_template", "doc_template")
 
 
 class EncodeKnown(Common):
@@ -97,6 +98,7 @@ def encode(
         pooling=options.pooling,
         dimensions=options.dimensions,
         overflow=options.overflow,
+        lora=options.lora_id,
     )
 
 
@@ -108,6 +110,7 @@ def score(options: ScoreKnown, query: Item, instruction: str | None) -> ScoreOpt
         instruction=_first(instruction, options.instruction),
         activation=options.activation,
         overflow=options.overflow,
+        lora=options.lora_id,
     )
 
 
@@ -131,6 +134,7 @@ def extract(
         instruction=_first(instruction, found.instruction),
         overflow=found.overflow,
         extra={name: value for name, value in options.items() if name not in mine},
+        lora=found.lora_id,
     )
 
 

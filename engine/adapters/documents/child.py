@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
-from engine.adapters.documents.life import LENGTH, Died, Life
-from engine.adapters.documents.worker import NO_MEMORY, Reply
+from engine.adapters.documents.life import LENGTH, Abandoned, Died, Life, Patience
+from engine.adapters.documents.worker import NO_MEMORY, Reply, too_much_memory
 from engine.errors import (
+    DeadlineExceeded,
     EngineError,
     InferenceFailed,
     InputTooLong,
@@ -31,6 +33,7 @@ from engine.errors import (
     Stopped,
 )
 
+UNWANTED = "Nobody waits for this document any more."
 UNLOADED = "This model was unloaded while the request ran; send it again."
 
 log = logging.getLogger(__name__)
@@ -77,23 +80,48 @@ class Child:
             except EngineError as error:
                 raise LoadFailed(f"{self._module} did not start: {error.message}") from error
 
-    def call(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """What the worker answers. Blocks, without the GIL, for at most about `seconds`.
+    def call(
+        self, request: Mapping[str, Any], seconds: float, wanted: Callable[[], bool] = lambda: True
+    ) -> dict[str, Any]:
+        """What the worker answers. Blocks, without the GIL, for at most about `seconds` of its work.
 
-        Raises the worker's own typed error; InputTooLong when the work needs more memory than it may
-        have or answers more than it may; InferenceFailed when it takes too long or the child dies.
+        Raises the worker's own typed error; InputTooLong when the work needs more time or memory than it
+        may have or answers more than it may; InferenceFailed when the child dies; DeadlineExceeded soon
+        after it is no longer `wanted`: the child is ended in its middle, and another one begun.
         """
-        with self._lock:
+        with self._mine(wanted):
             life = self._ready()
             frame = _pack({"seconds": seconds, "request": dict(request)})
-            reply = self._exchange(life, frame, seconds)
+            try:
+                reply = self._exchange(life, frame, Patience(time.monotonic() + seconds, wanted))
+            except TimeoutError:
+                self._replace()
+                text = (
+                    f"It takes longer than {seconds:g} s (max_seconds), and was ended; send less at a time."
+                )
+                raise InputTooLong(text, max_seconds=seconds) from None
+            except Abandoned:
+                self._replace()
+                raise DeadlineExceeded(UNWANTED) from None
             life.jobs += 1
             bounds = self._bounds
             if reply.spent or life.jobs >= bounds.jobs or reply.resident > bounds.resident_bytes:
-                self._retire()
-                with contextlib.suppress(EngineError):
-                    self._begin()  # the next one prepares while nobody waits for it
+                self._replace()
         return _answer(reply)
+
+    @contextlib.contextmanager
+    def _mine(self, wanted: Callable[[], bool]) -> Iterator[None]:
+        """One call at a time; whoever is not wanted any more does not wait for its turn."""
+        waiting = Patience(math.inf, wanted)
+        try:
+            while not self._lock.acquire(timeout=waiting.turn()):
+                pass
+        except Abandoned:
+            raise DeadlineExceeded(UNWANTED) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Ends and reaps the child, also in the middle of a call, which then raises Stopped."""
@@ -121,33 +149,42 @@ class Child:
     def _ready(self) -> Life:
         life = self._life or self._begin()
         if not life.ready:
-            reply = self._exchange(life, life.greeting, self._bounds.start_seconds)
+            reply = self._greeted(life)
             if reply.failure:
                 self._retire()
             _answer(reply)
             life.ready = True
         return life
 
-    def _exchange(self, life: Life, frame: bytes, seconds: float) -> Reply:
-        """One frame there, one back. A child that does not manage it is ended."""
-        deadline = time.monotonic() + seconds
+    def _greeted(self, life: Life) -> Reply:
+        """What it says to what it is to prepare."""
+        seconds = self._bounds.start_seconds
         try:
-            life.write(frame, deadline)
-            return msgspec.msgpack.decode(life.read(self._bounds.answer_bytes, deadline), type=Reply)
+            return self._exchange(life, life.greeting, Patience(time.monotonic() + seconds))
+        except TimeoutError:
+            raise InferenceFailed(f"The worker was not ready after {seconds:g} s, and was ended.") from None
+
+    def _exchange(self, life: Life, frame: bytes, patience: Patience) -> Reply:
+        """One frame there, one back. A child that does not manage it is ended. Raises as `call`, and
+        TimeoutError, Abandoned."""
+        try:
+            life.write(frame, patience)
+            return msgspec.msgpack.decode(life.read(self._bounds.answer_bytes, patience), type=Reply)
         except Died:
             self._retire()
             raise (Stopped(UNLOADED) if self._closed else self._death(life)) from None
-        except TimeoutError:
-            self._retire()
-            raise InferenceFailed(
-                f"The worker took longer than {seconds:g} s and was ended; send less at a time."
-            ) from None
         except msgspec.MsgspecError as error:
             self._retire()
             raise InferenceFailed(f"The worker's answer cannot be read: {error}") from error
         except BaseException:
             self._retire()  # an answer may be on its way, and would be taken for the next call's
             raise
+
+    def _replace(self) -> None:
+        """A new child, which prepares while nobody waits for it."""
+        self._retire()
+        with contextlib.suppress(EngineError):
+            self._begin()
 
     def _retire(self) -> None:
         if self._life is not None and self._end is not None:
@@ -157,10 +194,11 @@ class Child:
     def _death(self, life: Life) -> EngineError:
         code = life.process.returncode
         tail = life.tail.decode("utf-8", "replace").strip()
-        log.warning("%s %s; its last words: %s", self._module, _cause(code), tail)
-        limit = self._bounds.memory_bytes >> 20
+        # Only where it was: whatever else it said may be of the document.
+        frames = [line.strip() for line in tail.splitlines() if line.lstrip().startswith('File "')]
+        log.warning("%s %s; it was at: %s", self._module, _cause(code), "; ".join(frames) or "unknown")
         if any(words in tail for words in ("MemoryError", *NO_MEMORY)):
-            return InputTooLong(f"This input needs more than the {limit} MiB that it may use; send less.")
+            return too_much_memory(self._bounds.memory_bytes)
         last = tail.rpartition("\n")[2][-300:]
         said = f" It said: {last}" if last else ""
         return InferenceFailed(f"The worker {_cause(code)} while it ran this input.{said}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -35,9 +35,10 @@ from docling_core.types.doc.items.text import TextItem
 from docling_core.types.doc.labels import DocItemLabel
 from lxml.etree import LxmlError  # type: ignore[import-untyped]
 
+from engine.adapters.documents import depth
 from engine.adapters.documents.blocks import ITEM, NUMBERED, Block, Line
 from engine.adapters.documents.reading import body_size, flow, pdf_line
-from engine.errors import InvalidInput
+from engine.errors import InputTooLong, InvalidInput
 
 BACKENDS: dict[str, type[AbstractDocumentBackend]] = {
     "docx": MsWordDocumentBackend,
@@ -53,7 +54,6 @@ DAMAGED = (
     LxmlError,
     LookupError,
     OSError,
-    RecursionError,
     UnicodeError,
     ValueError,
     zipfile.BadZipFile,
@@ -62,11 +62,17 @@ DAMAGED = (
 """What docling and the libraries below it raise on files that are not what they seem."""
 
 
-def convert(request: Mapping[str, Any]) -> dict[str, Any]:
+def convert(
+    request: Mapping[str, Any], read_pdf: Callable[[InputDocument], DoclingDocument] | None = None
+) -> dict[str, Any]:
     """Raises InvalidInput when the document is not what it seems."""
     format = request["format"]
+    if format in depth.COUNTED:
+        depth.check(request["data"], format)
     try:
-        document = _pdf(request) if format == "pdf" else _simple(request)
+        document = _pdf(request, read_pdf) if format == "pdf" else _simple(request)
+    except RecursionError:
+        raise InputTooLong(f"The {format} is nested too deeply to be read (max_depth).") from None
     except DAMAGED as error:
         raise InvalidInput(f"The {format} cannot be read: {_reason(error)}") from error
     told: dict[str, Any] = {"markdown": document.export_to_markdown(), "pages": max(1, len(document.pages))}
@@ -105,8 +111,13 @@ def _opened(request: Mapping[str, Any], limits: DocumentLimits | None = None) ->
     return opened
 
 
-def _pdf(request: Mapping[str, Any]) -> DoclingDocument:
+def _pdf(
+    request: Mapping[str, Any], read_pdf: Callable[[InputDocument], DoclingDocument] | None
+) -> DoclingDocument:
+    """By `read_pdf`, where the entry has a pipeline of its own."""
     limits = DocumentLimits(page_range=(request["first"], request["last"]))
+    if read_pdf is not None:
+        return read_pdf(_opened(request, limits))
     options = NativePdfPipelineOptions(
         generate_page_images=False, generate_picture_images=False, parser_threads=1
     )

@@ -13,6 +13,12 @@ UNNEEDED = ("torch", "transformers", "cv2")
 
 
 def prepare(setup: Mapping[str, Any]) -> Handle:
+    if setup:
+        from functools import partial
+
+        from engine.adapters.documents import conversion, standard
+
+        return partial(conversion.convert, read_pdf=standard.reader(setup))
     sys.modules.update(dict.fromkeys(UNNEEDED))  # type: ignore[arg-type]  # their import fails now
     from engine.adapters.documents.conversion import convert
 

@@ -13,7 +13,8 @@ import re
 import zipfile
 from dataclasses import dataclass
 
-from engine.errors import InvalidInput
+from engine.adapters.documents.limits import USUAL, DocumentLimits
+from engine.errors import InputTooLong, InvalidInput
 from engine.requests import Media
 
 OFFICE = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "xlsx": "xl/workbook.xml"}
@@ -42,8 +43,8 @@ IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"
 HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
 TAG = re.compile(rb"\s*<[a-z][a-z0-9]*(\s[^<>]*)?>", re.I)
 
-MAX_EXPANDED = 512 << 20
-MAX_PARTS = 10_000
+SMALL = 16 << 20
+"""An Office file that expands to no more than this may be as repetitive as it likes."""
 PAGE_BYTES = {"docx": 8192, "xlsx": 8192, "html": 4096, "md": 4096, "csv": 4096}
 """What counts as one page of a format that has none: bytes of text, or of the XML around it."""
 
@@ -62,7 +63,7 @@ class Document:
     pages: int
 
 
-def read(media: Media) -> Document:
+def read(media: Media, limits: DocumentLimits = USUAL) -> Document:
     """Raises InvalidInput saying what it is instead, or what is wrong."""
     if not media.data:
         raise InvalidInput("The document is empty: 0 bytes.")
@@ -71,7 +72,7 @@ def read(media: Media) -> Document:
     if format not in (*SUPPORTED, "image"):
         raise InvalidInput(f"{_EXPLAINED.get(format, format)} It must be one of: {', '.join(SUPPORTED)}.")
     if format in OFFICE:
-        return Document(media.data, format, _office_pages(media.data, format))
+        return Document(media.data, format, _office_pages(media.data, format, limits))
     if format == "pdf" and b"%%EOF" not in media.data[-PDF_TAIL:]:
         raise InvalidInput("The PDF is cut off: its end (%%EOF) is missing. Send the whole file.")
     if format in ("md", "csv"):
@@ -145,7 +146,7 @@ def _package(data: bytes) -> str:
     return next((format for format, part in OFFICE.items() if part in names), "package")
 
 
-def _office_pages(data: bytes, format: str) -> int:
+def _office_pages(data: bytes, format: str, limits: DocumentLimits) -> int:
     """Slides, or the size of the XML that holds the text, which the directory gives without expanding.
 
     The sizes there may be lies, but no reader expands a part beyond the size that is written.
@@ -157,15 +158,29 @@ def _office_pages(data: bytes, format: str) -> int:
         total = sum(part.file_size for part in package.infolist())
     if locked:
         raise InvalidInput(_EXPLAINED["encrypted"])
-    if listed > MAX_PARTS or total > MAX_EXPANDED:
-        raise InvalidInput(
-            f"Expanded it would be {listed} parts of {total} bytes together; the limits are {MAX_PARTS} "
-            f"parts and {MAX_EXPANDED} bytes."
-        )
+    _check_expansion(len(data), listed, total, limits)
     if format == "pptx":
         return max(1, sum(1 for name in sizes if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)))
     text = sum(size for name, size in sizes.items() if TEXT_PARTS[format].fullmatch(name))
     return max(1, math.ceil(text / PAGE_BYTES[format]))
+
+
+def _check_expansion(size: int, parts: int, total: int, limits: DocumentLimits) -> None:
+    """Before anything of it is expanded: raises InputTooLong for what would fill the memory."""
+    if parts > limits.max_parts:
+        text = f"It has {parts} parts; the limit is {limits.max_parts} (max_parts)."
+        raise InputTooLong(text, length=parts, max_length=limits.max_parts)
+    if total > limits.max_expanded:
+        text = f"Expanded it would be {total} bytes; the limit is {limits.max_expanded} (max_expanded)."
+        raise InputTooLong(text, length=total, max_length=limits.max_expanded)
+    if total > max(SMALL, size * limits.max_expansion):
+        times = total // max(1, size)
+        raise InputTooLong(
+            f"Expanded it would be {times} times its {size} bytes; the limit is {limits.max_expansion} times "
+            "(max_expansion).",
+            length=times,
+            max_length=limits.max_expansion,
+        )
 
 
 def _check_utf8(data: bytes) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,27 @@ PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH"
 """All that a child sees of our environment: it reads strangers' files, so tokens and keys stay here."""
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+LOOK_SECONDS = 0.1
+"""How often it is asked whether anybody waits still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a child: until a moment of the monotonic clock, and while somebody wants it."""
+
+    until: float
+    wanted: Callable[[], bool] = lambda: True
+
+    def turn(self) -> float:
+        """Seconds to wait before the next look. Raises TimeoutError, Abandoned."""
+        if not self.wanted():
+            raise Abandoned
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return min(left, LOOK_SECONDS)
 
 
 @dataclass(slots=True)
@@ -64,11 +86,11 @@ class Life:
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
-    def write(self, data: bytes, deadline: float) -> None:
-        """Raises Died, TimeoutError."""
+    def write(self, data: bytes, patience: Patience) -> None:
+        """Raises Died, TimeoutError, Abandoned."""
         rest = memoryview(data)
         while rest:
-            _wait(self.requests, select.POLLOUT, deadline)
+            _wait(self.requests, select.POLLOUT, patience)
             try:
                 rest = rest[os.write(self.requests, rest) :]
             except BlockingIOError:
@@ -76,12 +98,13 @@ class Life:
             except OSError:
                 raise Died from None
 
-    def read(self, limit: int, deadline: float) -> bytearray:
-        """The next frame. Raises Died, TimeoutError, InputTooLong when it is longer than `limit`."""
-        size = int.from_bytes(self._read(LENGTH, deadline), "big")
+    def read(self, limit: int, patience: Patience) -> bytearray:
+        """The next frame. Raises as `write`, and InputTooLong when it is longer than `limit`."""
+        size = int.from_bytes(self._read(LENGTH, patience), "big")
         if size > limit:
-            raise InputTooLong(f"The answer would have {size} bytes; the limit is {limit}. Send less.")
-        return self._read(size, deadline)
+            text = f"The answer would have {size} bytes; the limit is {limit} (max_answer). Send less."
+            raise InputTooLong(text, length=size, max_length=limit)
+        return self._read(size, patience)
 
     def kill(self) -> None:
         """Any thread may; a call that waits for the process notices."""
@@ -97,10 +120,10 @@ class Life:
             if pipe is not None:
                 pipe.close()
 
-    def _read(self, size: int, deadline: float) -> bytearray:
+    def _read(self, size: int, patience: Patience) -> bytearray:
         data = bytearray()
         while len(data) < size:
-            _wait(self.answers, select.POLLIN, deadline)
+            _wait(self.answers, select.POLLIN, patience)
             piece = os.read(self.answers, min(size - len(data), 1 << 20))
             if not piece:
                 raise Died
@@ -127,11 +150,15 @@ class Died(Exception):
     """The child closed its pipes."""
 
 
-def _wait(descriptor: int, event: int, deadline: float) -> None:
+class Abandoned(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def _wait(descriptor: int, event: int, patience: Patience) -> None:
     poll = select.poll()
     poll.register(descriptor, event)
-    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        raise TimeoutError
+    while not poll.poll(patience.turn() * 1000):
+        pass
 
 
 def _popen(module: str) -> subprocess.Popen[bytes]:

@@ -84,10 +84,14 @@ def _attempt(handle: Handle, request: Mapping[str, Any], bounds: Mapping[str, An
     except Exception as error:
         failure = InferenceFailed(f"{type(error).__name__}: {str(error)[:300]}")
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-            limit = bounds["memory_bytes"] >> 20
-            failure = InputTooLong(f"This input needs more than the {limit} MiB that it may use; send less.")
+            failure = too_much_memory(bounds["memory_bytes"])
             spent = True  # who knows which library was left half-way
     return Reply(dict(answer), failure.failure() if failure else None, spent, _peak_resident_bytes())
+
+
+def too_much_memory(limit: int) -> InputTooLong:
+    text = f"This input needs more than the {limit >> 20} MiB that it may use (max_memory); send less."
+    return InputTooLong(text, max_memory=limit)
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:

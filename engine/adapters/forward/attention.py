@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
@@ -45,14 +47,20 @@ def packed_attention(
     fewer heads. A window of w reaches w - 1 tokens to either side, as transformers passes it.
     """
     causal = bool(is_causal if is_causal is not None else getattr(module, "is_causal", False))
+    causal = causal and getattr(getattr(module, "config", None), "is_causal", True) is not False
     # (tokens, heads, dim): a run of equal lengths is then a view, whatever the strides
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0:
+    halved = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0
+    if halved and packing.seen is None:
         return _varlen(queries, keys, values, packing, scaling, causal, sliding_window)[None], None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
     for segment in packing.segments:
         q, k, v = (segment.of(x).transpose(1, 2) for x in (queries, keys, values))
-        attended = attend(q, k, v, scaling, causal, sliding_window)
+        unseen = packing.hidden(segment)
+        if unseen is None:
+            attended = attend(q, k, v, scaling, causal, sliding_window)
+        else:
+            attended = attend_in_part(q, k, v, scaling, causal, sliding_window, unseen)
         segment.of(out).copy_(attended.transpose(1, 2))
     return out[None], None
 
@@ -81,6 +89,26 @@ def attend(
             enable_gqa=gqa,
         )
     return out
+
+
+def attend_in_part(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    causal: bool,
+    window: int | None,
+    unseen: NDArray[np.bool_],
+) -> Tensor:
+    """`attend` where some tokens, (n, length), are seen by none. Short sequences: the mask is a square."""
+    length = query.shape[2]
+    seen = torch.from_numpy(~unseen).to(query.device)[:, None, None]
+    if causal or window is not None:
+        whole = slice(0, length)
+        seen = seen & _in_reach(0, length, whole, window or length, causal, query.device)
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=seen, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
+    )
 
 
 def _in_reach(begin: int, end: int, keys: slice, window: int, causal: bool, device: torch.device) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from transformers import PreTrainedModel
 
 from engine.adapters.forward import attention, linear
 from engine.adapters.forward.packing import Layout, buckets
+from engine.adapters.lora.rows import applied, laid
 
 Ids = NDArray[np.int32]
 
@@ -31,11 +33,14 @@ PACKED = frozenset(
         "distilbert",
         "electra",
         "ernie",
+        "eurobert",
         "gemma",
         "gemma3_text",
+        "jina_embeddings_v3",
         "llama",
         "mistral",
         "modernbert",
+        "new",
         "nomic_bert",
         "qwen2",
         "qwen3",
@@ -91,13 +96,21 @@ class Encoder:
         """Asked each time: a model that was parked may come back to another card."""
         return self._base.device
 
-    def hidden(self, sequences: Sequence[Ids], types: Sequence[Ids] | None = None) -> Hidden:
+    def hidden(
+        self,
+        sequences: Sequence[Ids],
+        types: Sequence[Ids] | None = None,
+        seen: Sequence[int] | None = None,
+        adapters: Sequence[str | None] | None = None,
+    ) -> Hidden:
         """Last hidden states of `sequences` of token ids, each with at least one.
 
-        `types` are token type ids, all zero when left out; ignored where the model has none. The
-        states do not depend on what else is in the call, beyond float32 rounding.
+        `types` are token type ids, all zero when left out; ignored where the model has none. `seen`:
+        how many of each sequence's first tokens are attended to, all when left out. `adapters`: which
+        one each is read with, where a packed model has several. The states do not
+        depend on what else is in the call, beyond float32 rounding.
         """
-        layout = Layout([len(ids) for ids in sequences])
+        layout = Layout([len(ids) for ids in sequences], seen)
         flat = np.concatenate([sequences[i] for i in layout.order])
         kinds = None
         if types is not None and self._takes_types:
@@ -106,9 +119,19 @@ class Encoder:
         parts = []
         with torch.inference_mode():
             for places, rows in layout.chunks(self._budget):
-                chunk = Layout(layout.lengths[places])
-                parts.append(forward(chunk, flat[rows], None if kinds is None else kinds[rows]))
+                chunk = layout.part(places)
+                with self._adapted(adapters, layout, places):
+                    parts.append(forward(chunk, flat[rows], None if kinds is None else kinds[rows]))
             return Hidden(parts[0] if len(parts) == 1 else torch.cat(parts), layout)
+
+    def _adapted(
+        self, adapters: Sequence[str | None] | None, layout: Layout, places: slice
+    ) -> AbstractContextManager[None]:
+        """Rows go by their own adapter; where there is none, by what the thread says already."""
+        if adapters is None or not self.packed or not any(adapters):
+            return nullcontext()
+        names = [adapters[index] for index in layout.order[places]]
+        return applied(laid(names, layout.lengths[places].tolist(), self._device))
 
     def _packed(self, layout: Layout, ids: Ids, types: Ids | None) -> Tensor:
         inputs = {"input_ids": self._row(ids), "position_ids": self._row(layout.positions() + self._first)}
@@ -123,7 +146,9 @@ class Encoder:
             rows = slice(int(layout.starts[places.start]), int(layout.ends[places.stop - 1]))
             real = np.arange(lengths[-1]) < lengths[:, None]
             inputs = {"input_ids": self._grid(real, ids[rows], self._padding)}
-            inputs["attention_mask"] = torch.from_numpy(real).to(self._device, torch.int64)
+            seen = lengths if layout.seen is None else layout.seen[places]
+            mask = np.arange(lengths[-1]) < seen[:, None]
+            inputs["attention_mask"] = torch.from_numpy(mask).to(self._device, torch.int64)
             if types is not None:
                 inputs["token_type_ids"] = self._grid(real, types[rows], 0)
             states = self._base(**inputs, **self._uncached()).last_hidden_state

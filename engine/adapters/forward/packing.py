@@ -37,12 +37,22 @@ class Layout:
 
     "Laid" order is that of the rows; the caller's order is that of `lengths`. Every length is at
     least 1. `order[k]` is the caller's index of the k-th laid sequence.
+
+    `seen` says how many of a sequence's first tokens its tokens attend to, where that is not all of
+    them for every sequence; laid in `self.seen`, which is None when it is.
     """
 
-    def __init__(self, lengths: Sequence[int] | NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[int] | NDArray[np.int64],
+        seen: Sequence[int] | NDArray[np.int64] | None = None,
+    ) -> None:
         given = np.asarray(lengths, np.int64)
         self.order = np.argsort(given, kind="stable")
         self.lengths = given[self.order]
+        self.seen: NDArray[np.int64] | None = None
+        if seen is not None and not np.array_equal(seen, given):
+            self.seen = np.asarray(seen, np.int64)[self.order]
         self.ends = np.cumsum(self.lengths)
         self.starts = self.ends - self.lengths
         values, firsts, counts = np.unique(self.lengths, return_index=True, return_counts=True)
@@ -69,6 +79,18 @@ class Layout:
     def given(self, laid: Tensor) -> Tensor:
         """One row a sequence, in laid order, put back into the caller's order."""
         return laid[torch.from_numpy(self._laid).to(laid.device)]
+
+    def part(self, laid: slice) -> Layout:
+        """The layout of a run of laid sequences alone."""
+        return Layout(self.lengths[laid], None if self.seen is None else self.seen[laid])
+
+    def hidden(self, segment: Segment) -> NDArray[np.bool_] | None:
+        """(count, length): where tokens of the segment are that no token attends to, if there are any."""
+        if self.seen is None:
+            return None
+        seen = self.seen[segment.first : segment.first + segment.count, None]
+        unseen: NDArray[np.bool_] = np.arange(segment.length) >= seen
+        return unseen if unseen.any() else None
 
     def positions(self) -> NDArray[np.int64]:
         """The place of each row inside its own sequence, from 0."""

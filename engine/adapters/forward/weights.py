@@ -12,11 +12,11 @@ import json
 import math
 import struct
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,10 @@ from transformers.utils import logging as transformers_logging
 
 from engine.adapters.forward import linear
 from engine.devices.host import trim
+
+# Its lines go where all others go, and in their form; by itself it writes to stderr.
+transformers_logging.disable_default_handler()
+transformers_logging.enable_propagation()
 
 DTYPES: Mapping[str, torch.dtype] = {
     "F64": torch.float64,
@@ -39,6 +43,7 @@ DTYPES: Mapping[str, torch.dtype] = {
     "BOOL": torch.bool,
 }
 MAX_HEADER_BYTES = 100_000_000
+M = TypeVar("M")
 
 _BUILDING = threading.Lock()
 """transformers builds a model under process-wide switches (default dtype, patched initialisers)."""
@@ -103,6 +108,11 @@ def stored_tensors(path: Path, without: Collection[str] = ()) -> dict[str, Store
     return {name: stored for name, stored in found.items() if not _left_out(name, without)}
 
 
+def stored_in(file: Path) -> dict[str, Stored]:
+    """What one safetensors file holds, by name."""
+    return _header(file)
+
+
 def read(stored: Mapping[str, Stored], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
     """The tensors themselves, in private memory, floating ones as `dtype`; no two copies at once."""
     tensors: dict[str, Tensor] = {}
@@ -161,12 +171,34 @@ def load(
     stored = stored_tensors(path, without)
     stays = torch.device(device).type == "cpu"
     state = read(stored, dtype) if stays else mapped(stored)
+    kind = type(skeleton(lambda: auto.from_config(config, trust_remote_code=trust_remote_code)))
+    model = given(kind, config, state, dtype, without=without, where=str(path))
+    return cast(PreTrainedModel, cast(Any, model).to(device).eval().requires_grad_(False))
+
+
+def skeleton(make: Callable[[], M]) -> M:
+    """What `make` builds, without memory for its weights."""
+    with _BUILDING, torch.device("meta"):
+        return make()
+
+
+def given(
+    kind: type[Any],
+    config: Any,
+    state: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    *,
+    without: Collection[str] = (),
+    where: str,
+) -> PreTrainedModel:
+    """A transformers model of class `kind` with the tensors of `state`, which came from `where`.
+
+    Raises BadWeights when they lack a weight that the model needs.
+    """
+    poolless = "pooler" in without and "add_pooling_layer" in inspect.signature(kind).parameters
     with _BUILDING:
         quiet = cast(Any, transformers_logging)
         quiet.disable_progress_bar()
-        with torch.device("meta"):
-            kind = type(auto.from_config(config, trust_remote_code=trust_remote_code))
-        poolless = "pooler" in without and "add_pooling_layer" in inspect.signature(kind).parameters
         verbosity = quiet.get_verbosity()
         quiet.set_verbosity_error()  # its report of missing weights is our exception
         try:
@@ -182,8 +214,8 @@ def load(
             quiet.set_verbosity(verbosity)
     missing = sorted(name for name in report["missing_keys"] if not _left_out(name, without))
     if missing:
-        raise BadWeights(f"{path} lacks {len(missing)} weights of {kind.__name__}: {', '.join(missing[:5])}")
-    return cast(PreTrainedModel, model.to(device).eval().requires_grad_(False))
+        raise BadWeights(f"{where} lacks {len(missing)} weights of {kind.__name__}: {', '.join(missing[:5])}")
+    return cast(PreTrainedModel, model)
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -220,7 +252,7 @@ def _files(path: Path) -> list[Path]:
     if whole.is_file():
         return [whole]
     if not index.is_file():
-        raise BadWeights(f"{path} holds no model.safetensors")
+        raise BadWeights(f"{path} holds no model.safetensors; pickles are not read. Save it as safetensors")
     names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
     if any(Path(name).name != name for name in names):
         raise BadWeights(f"{index} names files outside its directory")

@@ -103,7 +103,7 @@ class Chat:
             raise InputTooLong(
                 f"the prompt has {size} bytes, certainly more than the {self._max_tokens} tokens "
                 "that the model takes",
-                max_tokens=self._max_tokens,
+                max_length=self._max_tokens,
             )
 
     def _render(self, own: list[Turn], tools: Sequence[Mapping[str, Any]] = ()) -> str:

@@ -21,6 +21,7 @@ from engine.adapters.generation import sampling
 from engine.adapters.generation.kv import Cache, Segment, Shape, Step
 from engine.adapters.generation.pace import Pace
 from engine.adapters.generation.sequences import Prompt, Running, share
+from engine.adapters.lora.rows import applied, laid
 from engine.errors import ResourceExhausted
 
 LEAST_CHUNK = 16
@@ -75,6 +76,13 @@ class Decoder:
                 self._running = {job: r for job, r in self._running.items() if not r.done}
                 rows = self._next_rows(seconds - (time.perf_counter() - began))
         return refused | {job: running.report() for job, running in everyone.items()}
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """What adapters change. Raises RuntimeError when it was unloaded."""
+        if self._model is None:
+            raise RuntimeError("This model was unloaded.")
+        return self._model
 
     def tensors(self) -> Mapping[str, torch.Tensor]:
         return {} if self._model is None else weights.tensors(self._model)
@@ -152,7 +160,10 @@ class Decoder:
             if count == len(running.unread):
                 choosing.append(running)
                 last.append(len(ids) - 1)
-        logits, step = self._forward([Segment(running.cache, count) for running, count in reading], ids, last)
+        names = [running.lora for running, _ in reading]
+        with applied(laid(names, [count for _, count in reading], self._device)):
+            segments = [Segment(running.cache, count) for running, count in reading]
+            logits, step = self._forward(segments, ids, last)
         chosen = sampling.choose(logits, [running.sampler for running in choosing])
         step.done()
         for running, count in reading:

@@ -17,7 +17,7 @@ from engine.adapters.generation.kv import Cache
 from engine.adapters.generation.sampling import Sampler
 from engine.adapters.generation.stopping import Detokenizer, StopStrings
 from engine.adapters.generation.vocabulary import Grammar
-from engine.errors import EngineError, InferenceFailed
+from engine.errors import EngineError, NotFinite
 from engine.requests import Chosen, Generated, GenerateOptions
 
 
@@ -35,6 +35,8 @@ class Prompt:
     """At its beginning; each answer follows a copy."""
     spelled: Sequence[bytes] | None = None
     """What each token spells, where the chances of tokens were asked for."""
+    lora: str | None = None
+    """The adapter that writes the answer."""
 
 
 class Running:
@@ -43,6 +45,7 @@ class Running:
     def __init__(self, prompt: Prompt, cache: Cache, tokenizer: Tokenizer, eos: Collection[int]) -> None:
         ids = prompt.ids.tolist()
         self.cache = cache
+        self.lora = prompt.lora
         self._grammar = prompt.grammar.fresh() if prompt.grammar else None
         self.sampler = Sampler(prompt.options, self._grammar)
         self.unread: list[int] = ids
@@ -75,7 +78,7 @@ class Running:
     def take(self, token: int | None, logits: Tensor) -> None:
         """The model's next token by logits (vocabulary,); None where they were no numbers."""
         if token is None:
-            self._done = InferenceFailed("The model gave no numbers for this input.")
+            self._done = NotFinite()
             return
         weighed = self.sampler.weighed(logits, token)
         if self._chances and weighed:

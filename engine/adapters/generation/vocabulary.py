@@ -6,23 +6,15 @@ import json
 from collections.abc import Collection
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from engine import requests
+from engine.adapters.generation.grammars import Gatekeeper, brief, compiled
 from engine.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from llguidance._lib import JsonCompileOptions
-
-LIMITS = LLParserLimits(max_lexer_states=20_000, max_grammar_size=100_000, verbose_errors=False)
-"""A state takes 1 or 2 kB: what a caller's grammar may come to hold."""
-SPACING: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""As `json.dumps` writes it. Free white space is where small models write blanks to their end."""
 
 
 class Grammar:
@@ -54,7 +46,7 @@ class Grammar:
         """Why it cannot be followed any further: it took more states than one may."""
         if not self._matcher.is_error():
             return None
-        return InvalidInput(f"the grammar is too complex to be followed: {_brief(self._matcher.get_error())}")
+        return InvalidInput(f"the grammar is too complex to be followed: {brief(self._matcher.get_error())}")
 
 
 class Vocabulary:
@@ -65,6 +57,7 @@ class Vocabulary:
         self._size = size
         self._eos = sorted(eos)
         self._making = Lock()
+        self._gatekeeper = Gatekeeper()
 
     @cached_property
     def spelled(self) -> list[bytes]:
@@ -81,18 +74,12 @@ class Vocabulary:
         return spelled
 
     def grammar(self, asked: requests.Grammar) -> Grammar:
-        """Ready for its first token. Raises InvalidInput with what is wrong with it."""
-        name = asked.kind.replace("_", " ")
-        try:
-            text = _written(asked)
-        except ValueError as error:
-            raise InvalidInput(f"the {name} cannot be read: {error}") from None
+        """Ready for its first token. Raises InvalidInput with what is wrong with it, QueueFull while other
+        grammars are looked at."""
+        self._gatekeeper.admit(asked)
         with self._making:
             tokens = self._tokens
-        matcher = LLMatcher(tokens, text, log_level=0, limits=LIMITS)
-        if matcher.is_error():
-            raise InvalidInput(f"the {name} cannot be followed: {_brief(matcher.get_error())}")
-        return Grammar(matcher, self._size)
+        return Grammar(compiled(tokens, asked.kind, asked.text), self._size)
 
     @cached_property
     def _tokens(self) -> LLTokenizer:
@@ -119,15 +106,6 @@ class _Spelling:
         return self._tokenizer.encode(text.decode(errors="replace"), add_special_tokens=False).ids
 
 
-def _written(asked: requests.Grammar) -> str:
-    """In the library's own words. Raises ValueError for a schema that is none."""
-    if asked.kind == "json_schema":
-        return LLMatcher.grammar_from_json_schema(asked.text, overrides=SPACING)
-    if asked.kind == "regex":
-        return LLMatcher.grammar_from_regex(asked.text)
-    return LLMatcher.grammar_from_lark(asked.text)
-
-
 def _spelled(token: str, byte_level: dict[str, int]) -> bytes:
     if byte_level and all(character in byte_level for character in token):
         return bytes(byte_level[character] for character in token)
@@ -141,8 +119,3 @@ def _bytes_of_characters() -> dict[str, int]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
-
-
-def _brief(said: str) -> str:
-    """The library's first lines; more of it tells of its own insides."""
-    return " ".join(said.split("<state>")[0].split())[:300]

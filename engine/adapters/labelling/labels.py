@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import InferenceFailed, InvalidInput
+from engine.errors import InvalidInput, NotFinite
 from engine.requests import Classification
 
 
@@ -29,9 +29,9 @@ class Chosen:
 
     def classified(self, chances: Mapping[str, float], threshold: float | None) -> tuple[Classification, ...]:
         """What was asked for of `chances` (by the model's labels), most likely first. Raises
-        InferenceFailed when the model gave something that is no number."""
+        NotFinite when the model gave something that is no number."""
         if not all(map(math.isfinite, chances.values())):
-            raise InferenceFailed("The model gave a score that is not a number.")
+            raise NotFinite
         kept = (
             Classification(name, chances[label])
             for label, name in self.names.items()

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import string
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.adapters.family import Prepared
-from engine.adapters.forward import weights
+from engine.adapters.forward import layers, weights
 from engine.adapters.forward.packed import Ids
-from engine.adapters.forward.pooling import POOLINGS
+from engine.adapters.forward.pooling import POOLINGS, known
 from engine.adapters.forward.quantize import DTYPES
-from engine.adapters.preparing.tokens import Room, TextTokenizer, known, max_tokens, prompted, text_of
+from engine.adapters.forward.similarity import ACTIVATIONS, SIMILARITIES
+from engine.adapters.preparing.lookup import Lookup
+from engine.adapters.preparing.reading import Read, Reader, is_words
+from engine.adapters.preparing.routes import DOCUMENT, QUERY, Directory, Route
+from engine.adapters.preparing.served import served
+from engine.adapters.preparing.tokens import TextTokenizer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
-from engine.requests import EncodeOptions, Item, Options, OutputType, Task, Usage
+from engine.requests import EncodeOptions, Item, Options, OutputType, ScoreOptions, Sparse, Task, Usage
 
-_PLACE = "\ufdd0"
-"""Stands in a prompt for token ids; no character, by Unicode."""
+MAXSIM = "maxsim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Wanted:
     normalize: bool
     dimensions: int | None
     dtype: str
+    sparse_pooling: str = "max"
+    sparse_activation: str = "relu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,121 +46,195 @@ class EncodeJob:
     counted: NDArray[np.bool_] | None
     """Multivector: which tokens have a vector in the answer; None for all."""
     wanted: Wanted
+    role: str = DOCUMENT
+    """Which of the model's transformers reads it, where it has two."""
+    seen: int = 0
+    """So many first tokens are attended to."""
+    skipped: int = 0
+    """So many first tokens are left out of pooling."""
+    words: NDArray[np.bool_] | None = None
+    """Where the model weighs tokens: which have a weight in the answer."""
+    looked_up: Sparse | None = None
+    """The answer itself, of a role that needs no transformer."""
+    lora: str | None = None
+    """The adapter that reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchJob:
+    """A document that is compared with a query. Documents of one request share the query's job."""
+
+    query: EncodeJob
+    document: EncodeJob
+    similarity: str
+    sigmoid: bool
 
 
 def outputs_of(spec: ModelSpec) -> tuple[OutputType, ...]:
     return spec.outputs or (OutputType.DENSE,)
 
 
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """What one role has of its own."""
+
+    reader: Reader
+    route: Route
+    dims: int
+    skipped: Ids | None
+    special: Ids
+    lookup: Lookup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What one call asks of texts in one role."""
+
+    role: str
+    wanted: Wanted
+    made: _Role = field(repr=False)
+
+
 class TextPreparer:
     """Tokenises, and says early what the model cannot do."""
 
     def __init__(self, spec: ModelSpec, path: Path) -> None:
-        config = weights.model_config(path)
+        stored = served(spec, path)
         self._spec = spec
-        self._tokenizer = TextTokenizer(path)
-        self.cutter = self._tokenizer.cutter
-        self._max_tokens = max_tokens(spec, config)
-        self._vocabulary = int(config["vocab_size"])
-        self._dims = spec.dims.get(OutputType.DENSE) or int(config.get("hidden_size") or config["dim"])
-        self._pooling = str(spec.options.get("pooling") or spec.pooling or _stored_pooling(path))
-        markers = spec.options.get("markers", {}) if OutputType.MULTIVECTOR in outputs_of(spec) else {}
-        self._markers = {role: self._tokenizer.id_of(token) for role, token in markers.items()}
-        self._skipped = self._punctuation() if markers and spec.options.get("skip_punctuation") else None
+        self._similarity = stored.similarity
+        tokenizers: dict[Path, TextTokenizer] = {}
+        for route in stored.routes.values():
+            if route.path not in tokenizers:
+                tokenizers[route.path] = TextTokenizer(route.path)
+        self._roles = {
+            role: _role(spec, stored, role, tokenizers[route.path]) for role, route in stored.routes.items()
+        }
+        self.cutter = self._roles[DOCUMENT].reader.tokenizer.cutter
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
-        assert isinstance(options, EncodeOptions), "the router sends encode requests only"
-        wanted = self._wanted(options)
-        room = Room.of(self._spec, self._max_tokens, options.overflow)
-        role = "query" if options.is_query else "document"
-        prepared: list[Prepared | EngineError] = []
-        texts: list[str] = []
-        places: list[int] = []
-        for index, item in enumerate(items):
-            try:
-                if item.tokens is not None:
-                    ids = self._given(item.tokens, role, options.instruction, index)
-                    prepared.append(self._job(ids, "", role, room, wanted, index))
-                    continue
-                text = text_of(item, index)
-                text = prompted(self._spec.prompts, role, options.instruction, text)
-                texts.append(text)
-                places.append(index)
-                prepared.append(InvalidInput())
-            except EngineError as error:
-                prepared.append(error)
-        for index, text, ids in zip(
-            places, texts, self._tokenizer.ids([room.clip(t) for t in texts]), strict=True
-        ):
-            try:
-                prepared[index] = self._job(ids, text, role, room, wanted, index)
-            except EngineError as error:
-                prepared[index] = error
-        return prepared
+        if isinstance(options, ScoreOptions):
+            return self._matches(items, options)
+        assert isinstance(options, EncodeOptions), "the router sends encode and score requests only"
+        role = QUERY if options.is_query else DOCUMENT
+        asked = self._asked(role, options)
+        found = self._roles[role].reader.read(items, options.instruction, options.overflow)
+        return [each if isinstance(each, EngineError) else _prepared(asked, each) for each in found]
 
-    def _given(self, tokens: Sequence[int], role: str, instruction: str | None, index: int) -> Ids:
-        """Token ids that the client made, less the special tokens that are put around any text."""
-        ids = self._tokenizer.single.strip(np.array(known(tokens, self._vocabulary, index), np.int32))
-        before, _, after = prompted(self._spec.prompts, role, instruction, _PLACE).partition(_PLACE)
-        if not before and not after:
-            return ids
-        first, last = self._tokenizer.ids([before, after])
-        return np.concatenate([first, ids, last])
+    def _matches(self, items: Sequence[Item], options: ScoreOptions) -> list[Prepared | EngineError]:
+        """A job for each document; its cost is that of reading the query and the document."""
+        activation = options.activation or self._spec.activation
+        if activation not in ACTIVATIONS:
+            raise InvalidInput(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
+        kind = OutputType(self._spec.options.get("score_by", outputs_of(self._spec)[0]))
+        similarity = self._compared_by(kind)
+        # a vector's length does not matter to a cosine, and is part of what other measures are about
+        unit = similarity in (MAXSIM, "cosine") or self._roles[DOCUMENT].route.unit
+        encode = EncodeOptions(output_types=(kind,), overflow=options.overflow, normalize=unit)
+        query, document = self._asked(QUERY, encode), self._asked(DOCUMENT, encode)
+        read = query.made.reader.query(options.query, options.instruction, options.overflow)
+        question = _job(query, read)
+        found = document.made.reader.read(items, None, options.overflow)
+        return [
+            each
+            if isinstance(each, EngineError)
+            else _match(question, read, _prepared(document, each), similarity, activation == "sigmoid")
+            for each in found
+        ]
 
-    def _job(self, ids: Ids, text: str, role: str, room: Room, wanted: Wanted, index: int) -> Prepared:
-        marker = self._markers.get(role)
-        frame = self._tokenizer.single
-        taken = frame.length + (marker is not None)
-        ids, cut = room.fit(ids, text, room.tokens - taken, index)
-        if marker is not None:
-            ids = np.concatenate([np.array([marker], np.int32), ids])
-        ids = frame.fill(ids).ids
-        if not len(ids):
-            raise InvalidInput(f"item {index} has no tokens", item=index)
-        if int(ids.max()) >= self._vocabulary:
-            raise InvalidInput(f"item {index} holds a token that the model does not have", item=index)
-        counted = None
-        if self._skipped is not None and role == "document":
-            counted = ~np.isin(ids, self._skipped)
-        usage = Usage(input_tokens=len(ids), truncated=int(cut))
-        return Prepared(len(ids), EncodeJob(ids, counted, wanted), ids.nbytes, usage)
+    def _compared_by(self, kind: OutputType) -> str:
+        if kind is OutputType.MULTIVECTOR:
+            return MAXSIM
+        return self._similarity or ("dot" if kind is OutputType.SPARSE else "cosine")
 
-    def _wanted(self, options: EncodeOptions) -> Wanted:
-        able = outputs_of(self._spec)
+    def _asked(self, role: str, options: EncodeOptions) -> _Asked:
+        """Raises InvalidInput for what the model cannot do in this role."""
+        made, spec = self._roles[role], self._spec
+        able = outputs_of(spec)
         outputs = tuple(dict.fromkeys(options.output_types)) or able[:1]
-        dims = sorted({self._dims, *self._spec.matryoshka})
-        pooling = options.pooling or self._pooling
+        if made.lookup is not None:
+            able = (OutputType.SPARSE,)
+        dims = sorted({made.dims, *spec.matryoshka})
+        stored = made.route.pooling or "mean"
+        pooling = options.pooling or stored
+        fits = known(pooling) and (not made.route.layers or pooling.count("+") == stored.count("+"))
         checks = [("output_type", o.value, o in able, [kind.value for kind in able]) for o in outputs] + [
             ("output_dtype", options.output_dtype, options.output_dtype in DTYPES, DTYPES),
-            ("pooling", pooling, pooling in POOLINGS, POOLINGS),
+            ("pooling", pooling, fits, POOLINGS),
         ]
-        if options.dimensions is not None:
-            fits = options.dimensions in dims and OutputType.DENSE in outputs
-            checks.append(("dimensions", str(options.dimensions), fits, [f"{n} (dense)" for n in dims]))
+        dimensions = options.dimensions or spec.options.get("dimensions")
+        if options.dimensions is not None or dimensions is not None:
+            may = dimensions in dims and (OutputType.DENSE in outputs or options.dimensions is None)
+            checks.append(("dimensions", str(dimensions), may, [f"{n} (dense)" for n in dims]))
         for option, value, possible, choices in checks:
             if not possible:
                 can = ", ".join(map(str, choices))
-                raise InvalidInput(f"{self._spec.id} cannot do {option} {value!r}; it can do: {can}")
-        defaults = self._spec.options
-        normal = options.normalize if options.normalize is not None else defaults.get("normalize")
-        return Wanted(
+                raise InvalidInput(f"{spec.id} cannot do {option} {value!r}; it can do: {can}")
+        normal = options.normalize if options.normalize is not None else spec.options.get("normalize")
+        wanted = Wanted(
             outputs,
             pooling,
-            self._spec.normalize if normal is None else bool(normal),
-            options.dimensions or defaults.get("dimensions"),
+            spec.normalize if normal is None else bool(normal),
+            dimensions,
             options.output_dtype,
+            made.route.sparse_pooling,
+            made.route.sparse_activation,
         )
-
-    def _punctuation(self) -> Ids:
-        found = [ids[0] for ids in self._tokenizer.ids(list(string.punctuation)) if len(ids) == 1]
-        return np.array(found, np.int32)
+        return _Asked(role, wanted, made)
 
 
-def _stored_pooling(path: Path) -> str:
-    """What the directory itself says, for an entry that says nothing; mean when neither does."""
-    file = path / "1_Pooling" / "config.json"
-    if not file.is_file():
-        return "mean"
-    stored = json.loads(file.read_text("utf-8"))
-    names = {"cls_token": "cls", "lasttoken": "last", "max_tokens": "max", "weightedmean_tokens": "weighted"}
-    return next((how for key, how in names.items() if stored.get(f"pooling_mode_{key}")), "mean")
+def _role(spec: ModelSpec, stored: Directory, role: str, tokenizer: TextTokenizer) -> _Role:
+    route = stored.routes[role]
+    reader = Reader(spec, stored, role, tokenizer)
+    special = np.array([tokenizer.id_of(token) for token in tokenizer.special.others], np.int32)
+    skips = role == DOCUMENT and route.skipped and OutputType.MULTIVECTOR in outputs_of(spec)
+    skipped = reader.skipped() if skips else None
+    if route.looked_up:
+        size = spec.dims.get(OutputType.SPARSE) or reader.vocabulary
+        return _Role(reader, route, 0, skipped, special, Lookup.of(route.static, size, tokenizer))
+    config = weights.model_config(route.path)
+    return _Role(reader, route, dense_dims(route, config), skipped, special)
+
+
+def dense_dims(route: Route, config: Mapping[str, object]) -> int:
+    """Numbers in a dense vector of this route."""
+    modes = (route.pooling or "mean").count("+") + 1
+    return layers.width(route.layers, hidden_size(config) * modes)
+
+
+def hidden_size(config: Mapping[str, object]) -> int:
+    """Numbers in the vector of a token. Raises BadWeights where config.json does not say."""
+    for key in ("hidden_size", "dim", "d_model", "n_embd"):
+        if config.get(key):
+            return int(str(config[key]))
+    raise weights.BadWeights("config.json does not say how large its vectors are (hidden_size)")
+
+
+def _job(asked: _Asked, read: Read) -> EncodeJob:
+    made, ids = asked.made, read.ids
+    if made.lookup is not None:
+        return EncodeJob(ids, None, asked.wanted, asked.role, looked_up=made.lookup.vector(ids))
+    counted = None if made.skipped is None else ~np.isin(ids, made.skipped)
+    if made.route.without_first:
+        counted = np.ones(len(ids), np.bool_) if counted is None else counted
+        counted[0] = False
+    words = is_words(ids, read.own, made.special) if made.route.token_weights else None
+    return EncodeJob(ids, counted, asked.wanted, asked.role, read.seen, read.prompt, words)
+
+
+def _prepared(asked: _Asked, read: Read) -> Prepared:
+    usage = Usage(input_tokens=len(read.ids), truncated=int(read.cut))
+    return Prepared(max(1, len(read.ids)), _job(asked, read), read.ids.nbytes, usage)
+
+
+def _match(query: EncodeJob, read: Read, document: Prepared, similarity: str, sigmoid: bool) -> Prepared:
+    tokens = len(query.ids) + document.cost
+    usage = Usage(input_tokens=tokens, truncated=int(read.cut) + document.usage.truncated)
+    job = MatchJob(query, document.payload, similarity, sigmoid)
+    return Prepared(tokens, job, document.nbytes + query.ids.nbytes, usage)
+
+
+def check_similarity(stored: Directory) -> None:
+    """Raises BadWeights for one that is not known here."""
+    named = stored.similarity
+    if named is not None and named not in (*SIMILARITIES, MAXSIM):
+        raise weights.BadWeights(f"no similarity {named!r}; there are: {', '.join(SIMILARITIES)}")

@@ -6,6 +6,7 @@ without losing them, and a query that is scored against many passages is tokenis
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,14 @@ class Frame:
             return ids[len(first) : end]
         return ids
 
+    def ended(self, token: int) -> Frame:
+        """This frame with `token` at its end, once."""
+        *before, last = self.around
+        if len(last.ids) and last.ids[-1] == token:
+            return self
+        end = Piece(np.append(last.ids, np.int32(token)), np.append(last.types, np.int32(0)))
+        return Frame((*before, end), self.types)
+
     def fill(self, *texts: Ids) -> Piece:
         """The texts' ids with the special tokens in their places."""
         parts = [self.around[0]]
@@ -76,8 +85,15 @@ class TextTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self.cutter = Cutter(self._tokenizer)
+        self.special = _special(self._tokenizer, path)
         self.single = _frame(self._tokenizer.encode("a"))
         self.pair = _frame(self._tokenizer.encode("a", "a"))
+        if self.special.append_eos:
+            self.single = self.single.ended(self.id_of(self.special.eos))
+
+    @property
+    def size(self) -> int:
+        return self._tokenizer.get_vocab_size()
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Token ids without special tokens; of valid texts only (see `text_of`)."""
@@ -88,12 +104,54 @@ class TextTokenizer:
         """As `ids`, with the code points and the word of each token. Slower."""
         return self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
 
+    def find(self, token: str) -> int | None:
+        return self._tokenizer.token_to_id(token)
+
     def id_of(self, token: str) -> int:
         """Raises LookupError when there is no such token."""
-        found = self._tokenizer.token_to_id(token)
+        found = self.find(token)
         if found is None:
             raise LookupError(f"the tokenizer has no token {token!r}")
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """Tokens that stand for no text, as `tokenizer_config.json` names them; empty where it has none."""
+
+    mask: str
+    eos: str
+    others: tuple[str, ...]
+    append_eos: bool
+    """Whether the end is put behind every text, though `tokenizer.json` does not say so."""
+
+
+def _special(tokenizer: Tokenizer, path: Path) -> Special:
+    file = path / "tokenizer_config.json"
+    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    named = {
+        role: value["content"] if isinstance(value, dict) else str(value or "")
+        for role in (
+            "mask_token",
+            "eos_token",
+            "cls_token",
+            "sep_token",
+            "pad_token",
+            "unk_token",
+            "bos_token",
+        )
+        for value in [config.get(role)]
+    }
+    if not named["mask_token"]:
+        named["mask_token"] = next(
+            (t for t in ("[MASK]", "<mask>") if tokenizer.token_to_id(t) is not None), ""
+        )
+    others = tuple(
+        token
+        for role, token in named.items()
+        if role != "mask_token" and tokenizer.token_to_id(token) is not None
+    )
+    return Special(named["mask_token"], named["eos_token"], others, config.get("add_eos_token") is True)
 
 
 def _frame(encoding: Encoding) -> Frame:
@@ -155,14 +213,16 @@ class Room:
         return ids[:room], True
 
 
-def max_tokens(spec: ModelSpec, config: Mapping[str, Any]) -> int:
-    """The longest input, special tokens included: the entry's, but never beyond the model's positions."""
+def max_tokens(spec: ModelSpec, config: Mapping[str, Any], stored: int | None = None) -> int:
+    """The longest input, special tokens included: the entry's, else what the model's directory has
+    `stored`, but never beyond the model's positions."""
+    wanted = spec.max_tokens or stored
     positions = config.get("max_position_embeddings")
     if positions is None:
-        return spec.max_tokens or 512
-    if config.get("model_type") in AFTER_PADDING:
+        return wanted or 512
+    if config.get("model_type") in AFTER_PADDING | {"mpnet"}:
         positions -= int(config.get("pad_token_id", 1)) + 1
-    return min(spec.max_tokens or int(positions), int(positions))
+    return min(wanted or int(positions), int(positions))
 
 
 def text_of(item: Item, index: int | None) -> str:

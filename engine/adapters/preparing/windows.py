@@ -53,5 +53,33 @@ def fit(length: int, most: int, overlap: int, spec: ModelSpec, overflow: Overflo
     if policy is Overflow.TRUNCATE:
         return [Span(0, most)]
     raise InputTooLong(
-        f"The text has {length} tokens; {spec.id} takes {most}.", tokens=length, max_tokens=most
+        f"The text has {length} tokens; {spec.id} takes {most}.", length=length, max_length=most
     )
+
+
+def filled(sizes: Sequence[int], most: int, room: int, overlap: int) -> list[Span]:
+    """Windows of whole words, of which each takes `sizes` tokens: at most `most` words and `room` tokens in
+    each, and `overlap` words shared with the next, less where words are so long that few fit.
+
+    A word is never longer than `room`.
+    """
+    count, starts = len(sizes), [0]
+    ends = [_reach(sizes, 0, most, room)]
+    while ends[-1] < count:
+        shared = min(overlap, (ends[-1] - starts[-1]) // 2)
+        start = ends[-1] - shared
+        end = _reach(sizes, start, most, room)
+        while end <= ends[-1]:  # the words shared leave no room for one more
+            start += 1
+            end = _reach(sizes, start, most, room)
+        starts.append(start)
+        ends.append(end)
+    return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _reach(sizes: Sequence[int], start: int, most: int, room: int) -> int:
+    end, taken = start, 0
+    while end < min(len(sizes), start + most) and taken + sizes[end] <= room:
+        taken += sizes[end]
+        end += 1
+    return end

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.access.limits import FORGET, FREE_TRIES, Backoff, Bucket, Gate
+from engine.access.limits import FORGET, FREE_TRIES, LONGEST_WAIT, Backoff, Bucket, Gate
 from engine.access.principals import LOCAL, Limits, Scope, key
 
 gaps = st.lists(st.floats(0, 5), min_size=1, max_size=60)
@@ -131,3 +131,10 @@ def test_any_number_of_names_takes_bounded_memory_and_drops_the_oldest():
 
     assert len(backoff._mistakes) == 100
     assert backoff.wait("0", 0.0) == 0.0 and backoff.wait("999", 0.0) == pytest.approx(2.0)
+
+
+def test_nobody_is_told_to_wait_for_years():
+    bucket = Bucket(1e-12, 1, 1.0, 0.0)
+    bucket.take(0.0)
+
+    assert bucket.take(1.0) == LONGEST_WAIT

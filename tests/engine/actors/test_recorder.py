@@ -11,8 +11,8 @@ import pytest
 
 from engine.actors import recorder as module
 from engine.actors.actor import Mailbox
-from engine.actors.messages import Flush
 from engine.actors.recorder import Recorder
+from engine.actors.recorder_messages import Flush
 from engine.events import BatchDone, JobsDropped, RequestDone, ResidencyChanged
 from tests.engine.actors.conftest import REAL_CLOCK
 

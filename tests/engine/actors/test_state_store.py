@@ -9,7 +9,7 @@ import pytest
 
 from engine.actors import state_store
 from engine.actors.actor import Mailbox
-from engine.actors.messages import Conclude, History, Intend, KeepCurves, KeepWorkspaces
+from engine.actors.state_messages import Conclude, History, Intend, KeepCurves, KeepWorkspaces
 from engine.actors.state_store import StateStore
 from engine.errors import EngineError
 from engine.wishes import Closed, Opened, Pinned, Unpinned

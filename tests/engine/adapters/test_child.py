@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from engine.adapters.documents.child import Bounds, Child
-from engine.errors import InferenceFailed, InputTooLong, InvalidInput, LoadFailed, Stopped
+from engine.errors import (
+    DeadlineExceeded,
+    InferenceFailed,
+    InputTooLong,
+    InvalidInput,
+    LoadFailed,
+    Stopped,
+)
 
 UNRULY = "tests.engine.adapters.unruly_worker"
 ROOT = Path(__file__).parents[3]
@@ -114,12 +121,43 @@ def test_a_job_that_takes_too_long_is_ended(child: Child, way: str) -> None:
     assert pid is not None
     began = time.monotonic()
 
-    with pytest.raises(InferenceFailed, match=r"longer than 0\.3 s"):
+    with pytest.raises(InputTooLong, match=r"longer than 0\.3 s \(max_seconds\)") as told:
         child.call({way: 30}, 0.3)
+
+    assert told.value.details == {"max_seconds": 0.3}
+    assert time.monotonic() - began < 5
+    assert not alive(pid)
+    assert child.call({"say": 2}, 10) == {"said": 2}
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_ended_in_its_middle(child: Child) -> None:
+    child.start()
+    pid = child.pid
+    assert pid is not None
+    asked, began = iter([True, True, False]), time.monotonic()
+
+    with pytest.raises(DeadlineExceeded):
+        child.call({"sleep": 30}, 30, lambda: next(asked, False))
 
     assert time.monotonic() - began < 5
     assert not alive(pid)
     assert child.call({"say": 2}, 10) == {"said": 2}
+
+
+def test_whoever_is_not_wanted_does_not_wait_for_its_turn(child: Child) -> None:
+    child.start()
+    busy = threading.Thread(target=child.call, args=({"sleep": 0.8}, 10))
+    busy.start()
+    until(lambda: child._lock.locked())
+    asked, began = iter([True, False]), time.monotonic()
+
+    with pytest.raises(DeadlineExceeded):
+        child.call({"say": 1}, 10, lambda: next(asked, False))
+
+    assert time.monotonic() - began < 0.6
+    pid = child.pid
+    busy.join()
+    assert child.pid == pid
 
 
 def test_an_answer_that_is_too_long_is_not_read(child: Child) -> None:

@@ -31,6 +31,7 @@ from tests.engine.adapters.papers import (
     slides,
     word,
 )
+from tests.engine.adapters.test_formats import package
 
 SPEC = catalog.load([Path(__file__).parents[3] / "catalog"]).models["docling-project/docling"]
 PAGE = HTML.format(more="").encode()
@@ -302,3 +303,72 @@ def test_the_specs_own_options_are_defaults(model: DocumentModel) -> None:
     spec: ModelSpec = SPEC.model_copy(update={"options": {"output": "text"}})
 
     assert "text" in read(model, FAMILY.preparer(spec, Path()), PAGE)
+
+
+DEEP = {
+    "html": b"<html><body>" + b"<div>" * 3000 + b"x" + b"</div>" * 3000 + b"</body></html>",
+    "md": b"> " * 30 + b"x",
+}
+
+
+@pytest.mark.parametrize("format", ["html", "md"])
+def test_what_is_nested_too_deeply_is_refused_before_it_is_read(
+    model: DocumentModel, preparer: DocumentPreparer, format: str
+) -> None:
+    (output,) = model.run([good(preparer, DEEP[format], format)])
+
+    assert isinstance(output, InputTooLong) and "(max_depth)" in output.message
+    assert output.details["length"] > output.details["max_length"]
+
+
+def test_an_entry_says_how_long_a_document_may_take_and_how_large_it_may_get() -> None:
+    options = {"max_seconds": "0.05s", "max_answer": "1MiB", "max_expanded": "2MiB"}
+    spec = SPEC.model_copy(update={"options": {**SPEC.options, **options}})
+    preparer, model = FAMILY.preparer(spec, Path()), FAMILY.load(spec, Path(), "cpu")
+    slow = good(preparer, b"# a\n\n" * 20_000, "md")
+
+    (late,) = model.run([slow])
+    model.unload()
+    large = prepared(preparer, package(word__document_xml=bytes(3 << 20)), "docx")
+
+    assert isinstance(late, InputTooLong) and late.details == {"max_seconds": 0.05}
+    assert isinstance(large, InputTooLong) and large.details["max_length"] == 2 << 20
+
+
+def test_a_callers_options_do_not_move_the_limits() -> None:
+    spec = SPEC.model_copy(update={"options": {**SPEC.options, "max_expanded": "2MiB"}})
+    big = package(word__document_xml=bytes(3 << 20))
+
+    refused = prepared(FAMILY.preparer(spec, Path()), big, "docx", max_expanded="1GiB")
+
+    assert isinstance(refused, InputTooLong)
+
+
+def test_a_document_that_nobody_waits_for_is_not_begun_and_its_neighbours_are(
+    model: DocumentModel, preparer: DocumentPreparer
+) -> None:
+    jobs = [good(preparer, MARKDOWN.encode(), "md") for _ in range(3)]
+    pid = model.child.pid
+
+    gone, *others = model.run_while(jobs, [lambda: False, lambda: True, lambda: True])
+
+    assert isinstance(gone, EngineError)
+    assert all(isinstance(other, Extracted) for other in others)
+    assert model.child.pid == pid
+
+
+def test_sixty_conversions_leave_the_memory_of_server_and_child_flat(
+    model: DocumentModel, preparer: DocumentPreparer
+) -> None:
+    def held() -> int:
+        assert model.child.pid is not None
+        return psutil.Process().memory_info().rss + psutil.Process(model.child.pid).memory_info().rss
+
+    kinds = [word(), sheet(), PAGE, MARKDOWN.encode()]
+    for data in kinds * 5:
+        read(model, preparer, data)
+    before = held()
+    for data in kinds * 10:
+        read(model, preparer, data)
+
+    assert held() - before < 24 << 20

@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from engine.adapters.documents import formats
 from engine.adapters.documents.formats import declared, read
-from engine.errors import InvalidInput
+from engine.adapters.documents.limits import DocumentLimits
+from engine.errors import InputTooLong, InvalidInput
 from engine.requests import Media
 from tests.engine.adapters.papers import CSV, HTML, MARKDOWN, policy_pdf, sheet, slides, word
 
@@ -90,18 +90,27 @@ def test_what_is_wrong_is_said(data: bytes, name: str | None, words: str) -> Non
 def test_a_zip_bomb_is_refused_by_its_directory_alone() -> None:
     bomb = bytearray(package(word__document_xml=b"<x/>", word__media__a_bin=bytes(1 << 20)))
     said = bomb.index((1 << 20).to_bytes(4, "little"), bomb.index(b"PK\x01\x02"))
-    bomb[said : said + 4] = formats.MAX_EXPANDED.to_bytes(4, "little")
+    bomb[said : said + 4] = (512 << 20).to_bytes(4, "little")
 
-    with pytest.raises(InvalidInput, match="536870912 bytes"):
+    with pytest.raises(InputTooLong, match=r"limit is 536870912 .max_expanded") as told:
         read(Media(bytes(bomb), "docx"))
+    assert told.value.details == {"length": (512 << 20) + 4, "max_length": 512 << 20}
 
 
-def test_a_package_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_PARTS", 20)
-    parts = {f"word__p{n}_xml": b"" for n in range(formats.MAX_PARTS)}
+def test_a_package_that_grows_too_much_is_refused_before_it_is_expanded() -> None:
+    zeros = package(word__document_xml=b"<x/>", word__media__a_bin=bytes(17 << 20))
+    wide = DocumentLimits(max_expansion=100_000)
 
-    with pytest.raises(InvalidInput, match="20 parts"):
-        read(Media(package(word__document_xml=b"<x/>", **parts), "docx"))
+    with pytest.raises(InputTooLong, match=r"the limit is 200 times .max_expansion"):
+        read(Media(zeros, "docx"))
+    assert read(Media(zeros, "docx"), wide).format == "docx"
+
+
+def test_a_package_of_too_many_parts_is_refused() -> None:
+    parts = {f"word__p{n}_xml": b"" for n in range(20)}
+
+    with pytest.raises(InputTooLong, match=r"21 parts; the limit is 20 .max_parts"):
+        read(Media(package(word__document_xml=b"<x/>", **parts), "docx"), DocumentLimits(max_parts=20))
 
 
 def test_a_locked_part_is_told_as_encryption() -> None:

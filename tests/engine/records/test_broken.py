@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import anyio
 import orjson
@@ -16,24 +18,12 @@ import pytest
 from engine.actors.state_store import open_database
 from engine.errors import InvalidInput
 from engine.records import files
+from engine.records.lines import Bounds, lines
 from replay.recording import read_file
 from replay.trace import BadTrace
 from tests.engine.actors.conftest import REAL_CLOCK
-from tests.engine.records.conftest import recorded_engine
+from tests.engine.records.conftest import ASKED, HEADER, end, recorded_engine, written
 from tests.simulation import request
-
-HEADER = {"serai_recording": 1, "name": "x", "started_at": 1e9, "seconds": 2.0}
-ASKED = {"is": "request", "at": 0.5, "model": "a", "costs": "3", "total_seconds": 0.1}
-
-
-def written(path, *lines: dict, cut: int = 0):
-    whole = gzip.compress(b"".join(orjson.dumps(line) + b"\n" for line in lines))
-    path.write_bytes(whole[: len(whole) - cut])
-    return path
-
-
-def end(**rows: int) -> dict:
-    return {"is": "end", "rows": rows}
 
 
 def test_a_whole_file_is_read(tmp_path):
@@ -72,6 +62,35 @@ def test_what_is_no_gzip_says_so(tmp_path):
     path.write_text("hello")
     with pytest.raises(BadTrace, match="it is not gzip"):
         read_file(path)
+
+
+def test_a_small_file_of_much_is_refused_before_it_is_held(tmp_path):
+    path = written(tmp_path / "x.jsonl.gz", HEADER, *[{**ASKED, "x": "a" * 900_000}] * 20, end(request=20))
+    assert path.stat().st_size < 50_000
+    with pytest.raises(InvalidInput, match=r"x.jsonl.gz:\d+: a file unpacks to at most 200 times its size"):
+        list(files.read(path))
+    path.write_bytes(gzip.compress(orjson.dumps(HEADER) + b"\n" + b"a" * 2**24))
+    with pytest.raises(InvalidInput, match=r"x.jsonl.gz:2: a line has at most 1 MiB"):
+        list(files.read(path))
+
+
+def test_a_line_is_never_read_beyond_its_bound():
+    mib = 2**20
+
+    def told(content: bytes) -> list[int]:
+        file = io.BytesIO(content)
+        try:
+            found = lines(file, file, "it", Bounds(first=2 * mib, line=mib, whole=4 * mib))
+            return [len(line) for _, line in found]
+        finally:
+            assert file.tell() <= 5 * mib + 1
+
+    line = b"x" * (mib - 1) + b"\n"
+    assert told(line * 4) == [mib] * 4
+    with pytest.raises(InvalidInput, match="it:5: a file has at most 4 MiB unpacked"):
+        told(line * 5)
+    with pytest.raises(InvalidInput, match="it:1: a line has at most 2 MiB"):
+        told(b"x" * 9 * mib)
 
 
 @pytest.mark.anyio
@@ -116,6 +135,26 @@ async def test_a_disk_that_is_full_harms_neither_traffic_nor_what_is_stored(tmp_
 
 @pytest.mark.anyio
 @REAL_CLOCK
+async def test_a_clock_that_is_set_back_meanwhile_leaves_the_recording_in_order(tmp_path, monkeypatch):
+    back = 0.0
+    clock = SimpleNamespace(time=lambda: time.time() - back, monotonic=time.monotonic)
+    monkeypatch.setattr("engine.actors.recorder.time", clock)
+    async with recorded_engine(tmp_path) as engine:
+        await engine.recordings.start("clock")
+        await engine.submit(request("a", "before", id="before"))
+        await engine.recordings.infos()  # it is on disk
+        back = 3600.0
+        await engine.submit(request("a", "after", id="after"))
+        await engine.recordings.stop()
+        await engine.recordings.export("clock", tmp_path / "clock.jsonl.gz", shareable=False)
+
+    kept = read_file(tmp_path / "clock.jsonl.gz")
+    assert kept.requests["request"].tolist() == ["before", "after"]
+    assert 0 <= kept.requests["at"][0] < kept.requests["at"][1] <= kept.seconds < 600
+
+
+@pytest.mark.anyio
+@REAL_CLOCK
 async def test_a_server_that_is_killed_loses_its_last_moment_only(tmp_path):
     """A real process, kill -9 in the middle of steady traffic."""
     process = subprocess.Popen(  # noqa: ASYNC220  (nothing of ours runs meanwhile)
@@ -125,11 +164,8 @@ async def test_a_server_that_is_killed_loses_its_last_moment_only(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert process.stdout is not None
-    last = 0
-    began = time.monotonic()
-    for line in process.stdout:  # one for each answered request, with its moment
-        last = float(line.split()[1])
-        if time.monotonic() - began > 4 and last:
+    for line in process.stdout:  # one for each answered request, 20 ms apart
+        if int(line.split()[0]) >= 80:
             break
     os.kill(process.pid, signal.SIGKILL)
     died = time.time()

@@ -59,6 +59,10 @@ async def test_a_recording_holds_what_was_asked_and_how_the_server_was(tmp_path)
     snapshot = found.snapshot
     assert {spec["id"] for spec in snapshot["models"]} == {"a", "b", "g"}
     assert [r["unit"] for r in snapshot["residents"]] == ["a"]
+    # What came while it ran is known by its end.
+    assert snapshot["footprints"].keys() == {"a", "b", "g"}
+    assert {load["unit"] for load in snapshot["loads"] if load["load_seconds"]} == {"a", "b", "g"}
+    assert {curve["unit"] for curve in snapshot["curves"]} >= {"a", "b"}
     assert snapshot["devices"][0]["name"] == "simulated:a"
     assert snapshot["settings"]["headroom"] == 0 and "session_key" not in snapshot["settings"]
 

@@ -52,7 +52,7 @@ def test_what_a_finished_recording_holds_stays_and_what_runs_is_no_excuse(db):
     for at in (100.0, 200.0, 300.0, 400.0):
         ask(db, at)
     number = stretches.start(db, "kept", "jane", 150.0, {})
-    stretches.stop(db, number, 250.0, None)
+    stretches.stop(db, number, 250.0, None, {})
     stretches.start(db, "runs", "jane", 280.0, {})
 
     rotation.rotate(db, oldest=350.0)
@@ -66,7 +66,7 @@ def test_a_recording_is_cut_to_its_last_days(db):
     for at in (100.0, 200.0, 300.0):
         ask(db, at)
     number = stretches.start(db, "long", "jane", 50.0, {})
-    stretches.stop(db, number, 310.0, None)
+    stretches.stop(db, number, 310.0, None, {})
     stretches.trim(db, "long", 150.0)
 
     (info,) = stretches.infos(db)

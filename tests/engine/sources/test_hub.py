@@ -210,6 +210,6 @@ def test_modelscope_is_asked_for_the_same_files_and_only_online(tmp_path, models
     )
     assert carriers.sources(tmp_path, online=True).locate(carriers.spec(source)) == tmp_path / "scope"
 
-    patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+    patterns = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata"]
     cached, fetched = ("org/model", "v1", True, patterns), ("org/model", "v1", False, patterns)
     assert modelscope == [cached, cached, fetched]

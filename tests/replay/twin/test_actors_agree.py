@@ -68,4 +68,4 @@ def test_every_batch_is_the_same_at_the_same_moment(slots, host):
     assert {"ok", "degraded", "QUEUE_FULL", "DEADLINE_EXCEEDED"} <= {*outcomes}
     assert [(r.unit, r.jobs) for r in results.ran] == [(unit, jobs) for unit, jobs, _ in seen]
     assert [r.began for r in results.ran] == pytest.approx([at - BEGIN for _, _, at in seen], abs=1e-9)
-    assert [results.outcomes[code] for code in results.outcome] == outcomes
+    assert results.answers.told() == outcomes

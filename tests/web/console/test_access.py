@@ -6,6 +6,8 @@ import anyio
 import pytest
 
 from engine.access.principals import BY_ROLE, BY_SCOPE, Action, Role, Scope
+from engine.access.usage import Used
+from engine.requests import ServiceClass
 from tests.web.access.conftest import bearer, log_in
 from tests.web.access.test_routes import ask, bare
 from web.access import console, routes
@@ -130,6 +132,33 @@ async def test_an_admin_makes_a_user_and_a_key_whose_secret_is_shown_once(guarde
     assert ("user:root", "create", "user:bob", "ok") in guarded.audit()
 
 
+async def test_a_keys_models_class_and_limits_are_as_the_form_said_and_so_is_what_it_used(guarded, browser):
+    guarded.user("root", Role.ADMIN)
+    await log_in(browser, "root")
+    form = {
+        "act": "add-key",
+        "name": "ci",
+        "scope": "call",
+        "models": "org/*, other/one",
+        "class": "background",
+    }
+    form |= {"rate": "2.5", "burst": "7", "concurrency": "3"}
+    async with browser.post("/console/people", data=form) as answer:
+        assert answer.status == 200
+    found = (p for p in guarded.engine.access.principals.values() if p.name == "ci")
+    made = next(found)
+    spent = guarded.engine.access.usage.by.setdefault(made.id, Used(input_tokens=1500, device_seconds=4.0))
+    spent.requests["ok"] += 2
+    async with browser.get("/console/people", headers=HTML) as answer:
+        text = await answer.text()
+
+    assert made.models == ("org/*", "other/one") and made.service_class is ServiceClass.BACKGROUND
+    assert (made.limits.rate, made.limits.burst, made.limits.concurrency) == (2.5, 7, 3)
+    assert "org/*, other/one" in text and ">background<" in text
+    assert "2.5/s, 7 at once; 3 in flight" in text
+    assert "2 requests, 1500 tokens, 4.0 s of device" in text
+
+
 async def test_a_form_that_is_wrong_is_told_on_the_page(guarded, browser):
     guarded.user("root", Role.ADMIN)
     await log_in(browser, "root")
@@ -138,6 +167,9 @@ async def test_a_form_that_is_wrong_is_told_on_the_page(guarded, browser):
         {"act": "add-user", "name": "bob", "role": "king", "password": "correct horse battery"},
         {"act": "add-user", "name": "bob", "role": "viewer", "password": "x"},
         {"act": "revoke", "target": "user:nobody"},
+        {"act": "add-key", "name": "ci", "scope": "call", "rate": "a lot"},
+        {"act": "add-key", "name": "ci", "scope": "call", "class": "royal"},
+        {"act": "add-key", "name": "ci", "scope": "everything"},
         {"act": "nothing"},
     ):
         async with browser.post("/console/people", data=form) as answer:

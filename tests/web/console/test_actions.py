@@ -79,7 +79,8 @@ async def test_every_action_is_done_and_told(action):
     async with console(drain_limit=2.0) as seen:
         if action is Action.RELOAD:
             await seen.engine.load("org/a")
-        status, text = await seen.do(model="org/a", action=action, confirmed=1, reason="because")
+        said = {"weight": 2} if action is Action.ADJUST else {}
+        status, text = await seen.do(model="org/a", action=action, confirmed=1, reason="because", **said)
 
         assert status == 200, text
         assert 'class="toast"' in text
@@ -143,5 +144,5 @@ async def test_the_sheet_offers_what_makes_sense_with_what_it_costs():
         await seen.engine.pin("org/a")
         there = await seen.page("/console/act?model=org/a", HTMX)
 
-    assert re.findall(r'name="action" value="(\w+)"', absent) == ["pin", "load", "pause", "drain"]
-    assert re.findall(r'name="action" value="(\w+)"', there) == ["unpin", "pause", "reload"]
+    assert re.findall(r'name="action" value="(\w+)"', absent) == ["pin", "load", "pause", "drain", "adjust"]
+    assert re.findall(r'name="action" value="(\w+)"', there) == ["unpin", "pause", "reload", "adjust"]

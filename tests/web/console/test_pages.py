@@ -144,7 +144,7 @@ async def test_a_model_says_what_is_in_force_and_whence():
         await seen.engine.submit(simulation.request("org/a", "hello"))
         text = await seen.page("/console/models/org/a")
 
-    assert re.search(r"family</th><td class=\"wrap\">simulated</td><td>catalogue", text)
+    assert re.search(r"family</th><td class=\"wrap\">simulated</td><td>entry", text)
     assert re.search(r"weight</th><td class=\"wrap\">1.0</td><td class=\"soft\">default", text)
     assert re.search(r"<td>loaded", text)
     assert '<rect class="ready"' in text

@@ -48,7 +48,8 @@ async def predict(request: web.Request) -> web.StreamResponse:
     _check(asked, spec, scores)
     _, made = calls.of(request, Task.SCORE if scores else Task.EXTRACT, model, asked)
     if scores:
-        found, headers = await _pairs(engine, made, asked), {}
+        found, cut = await _pairs(engine, made, asked)
+        headers = calls.truncated(cut)
     else:
         response = await engine.submit(made)
         found, headers = answers.classes(made.items, response), calls.headers(response)
@@ -63,12 +64,14 @@ def _check(asked: bodies.Predicting, spec: ModelSpec, scores: bool) -> None:
         raise InvalidInput(f'{spec.id} reads one text at a time: send inputs as "a" or [["a"], ["b"]].')
 
 
-async def _pairs(engine: Engine, made: Request, asked: bodies.Predicting) -> list[Classes]:
-    """One request of the engine for each first text; its answers go back to their pairs' places."""
+async def _pairs(engine: Engine, made: Request, asked: bodies.Predicting) -> tuple[list[Classes], int]:
+    """One request of the engine for each first text; its answers go back to their pairs' places. And how
+    many of the texts were cut."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, query in enumerate(asked.queries):
         places[query].append(place)
     found: list[Classes] = [[] for _ in made.items]
+    cut: list[int] = []
     wrong: list[EngineError] = []
     going = anyio.Semaphore(AT_ONCE)
 
@@ -78,6 +81,7 @@ async def _pairs(engine: Engine, made: Request, asked: bodies.Predicting) -> lis
             response = await engine.submit(replace(made, items=items, options=asked.scoring(query)))
             for place, classes in zip(where, answers.scores(items, response), strict=True):
                 found[place] = classes
+            cut.append(response.usage.truncated)
         except EngineError as error:
             wrong.append(error if error.item is None else error.at(where[error.item]))
             scope.cancel()
@@ -90,4 +94,4 @@ async def _pairs(engine: Engine, made: Request, asked: bodies.Predicting) -> lis
             group.start_soon(ask, query, where, group.cancel_scope)
     if wrong:
         raise wrong[0]
-    return found
+    return found, sum(cut)

@@ -42,7 +42,7 @@
     const options = {
       width: element.clientWidth || 200,
       height: element.clientHeight,
-      padding: [6, 4, tall ? 0 : 4, 0],
+      padding: [6, tall ? 16 : 4, tall ? 0 : 4, 0],
       cursor: { y: false, points: { size: 5 } },
       legend: { show: false },
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
@@ -63,7 +63,9 @@
     const until = chart.data[0].at(-1) ?? Date.now() / 1000;
     chart.plot.batch(() => {
       chart.plot.setData(chart.data, true);
-      chart.plot.setScale("x", { min: until - (span === "10m" ? 600 : 86400), max: until });
+      // What was looked at for a moment only fills the chart: it grows to its span.
+      const [least, most] = span === "10m" ? [120, 600] : [7200, 86400];
+      chart.plot.setScale("x", { min: Math.max(until - most, Math.min(chart.data[0][0] ?? until, until - least)), max: until });
     });
     const last = chart.data[1].findLast((value) => value !== null);
     chart.newest.textContent = last === undefined ? "n/a" : chart.say(last);

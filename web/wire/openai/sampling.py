@@ -41,6 +41,8 @@ class Sampled(Struct):
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     service_tier: str | None = None
+    lora_adapter: Annotated[str, Meta(min_length=1)] | None = None
+    """Not OpenAI's: an adapter of the model; the name `model:adapter` says the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def chosen(read: Sampled, most: int, **more: Any) -> GenerateOptions:
         frequency_penalty=_within(read.frequency_penalty, 0.0, -2, 2, "frequency_penalty"),
         presence_penalty=_within(read.presence_penalty, 0.0, -2, 2, "presence_penalty"),
         logit_bias=_bias(read.logit_bias or {}),
+        lora=read.lora_adapter,
         **more,
     )
 

@@ -1,0 +1,131 @@
+"""What a caller asks of a model that takes any labels: names, what the model reads for each, thresholds.
+
+A catalogue entry's `labels` maps a name in lower case to what the model reads for it, or to several such
+separated by `|`; any other name is read as it stands. Its names are what is looked for when nothing is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.catalog import ModelSpec
+from engine.errors import InvalidInput
+from engine.requests import ExtractOptions
+
+MAX_LABEL = 2000
+"""Characters of one label or description."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Labels in the order in which the model reads them, each with its name in answers and its threshold."""
+
+    prompts: tuple[str, ...]
+    names: tuple[str, ...]
+    thresholds: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """One for every label, and those of labels that have their own."""
+
+    common: float
+    own: Mapping[str, float]
+
+    @classmethod
+    def of(cls, spec: ModelSpec, options: ExtractOptions, fallback: float) -> Thresholds:
+        """The request's, else the entry's, else `fallback`. Raises InvalidInput."""
+        common = options.threshold
+        if common is None:
+            common = spec.options.get("threshold", fallback)
+        own = options.extra.get("thresholds", spec.options.get("thresholds", {}))
+        if not isinstance(own, Mapping):
+            raise InvalidInput("options.thresholds maps labels to numbers between 0 and 1.")
+        return cls(_chance(common), {str(label): _chance(value) for label, value in own.items()})
+
+    def __getitem__(self, name: str) -> float:
+        return self.own.get(name, self.common)
+
+
+class OpenLabels:
+    """The names that an entry has, and any other."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._model = spec.id
+        self._table = {name.casefold(): tuple(_parts(read)) for name, read in spec.labels.items()}
+        self._defaults = tuple(spec.labels)
+
+    def choose(
+        self, asked: Sequence[str] | Mapping[str, str], thresholds: Thresholds, fewest: int = 1
+    ) -> Wanted:
+        """`asked` are names, or names with the descriptions that the model reads instead.
+
+        Raises InvalidInput for a label that is empty or no text, and when fewer than `fewest` are left.
+        """
+        described = asked if isinstance(asked, Mapping) else {}
+        pairs = [(_checked(described[name]), name) for name in described] or [
+            (prompt, name) for name in (asked or self._defaults) for prompt in self._read(name)
+        ]
+        names = dict(reversed(pairs))  # of one prompt the name that was asked first
+        prompts = tuple(dict.fromkeys(prompt for prompt, _ in pairs))
+        if len(prompts) < fewest:
+            raise InvalidInput(f"{self._model} looks for the labels that it is given; name some in labels.")
+        chosen = tuple(_checked(names[prompt]) for prompt in prompts)
+        return Wanted(prompts, chosen, tuple(thresholds[name] for name in chosen))
+
+    def _read(self, name: str) -> tuple[str, ...]:
+        return self._table.get(_checked(name).casefold()) or (name,)
+
+
+def flag(spec: ModelSpec, options: ExtractOptions, name: str, fallback: bool) -> bool:
+    """The request's `options.NAME`, else the entry's, else `fallback`. Raises InvalidInput."""
+    value = options.extra.get(name)
+    if value is None:
+        value = spec.options.get(name, fallback)
+    if not isinstance(value, bool):
+        raise InvalidInput(f"options.{name} is true or false.")
+    return value
+
+
+def number(spec: ModelSpec, options: ExtractOptions, name: str, fallback: float) -> float:
+    """The request's `options.NAME`, else the entry's, else `fallback`; from 0 to 1. Raises InvalidInput."""
+    value = options.extra.get(name)
+    return _chance(spec.options.get(name, fallback) if value is None else value)
+
+
+def names(value: Any, where: str) -> tuple[str, ...]:
+    """A list of names that came with a request. Raises InvalidInput."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise InvalidInput(f"{where} is a list of names.")
+    return tuple(given)
+
+
+def _parts(read: str) -> list[str]:
+    return [part.strip() for part in read.split("|") if part.strip()]
+
+
+def _chance(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(f"A threshold is a number between 0 and 1, not {str(value)[:100]!r}.")
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"A threshold is between 0 and 1, not {value}.")
+    return float(value)
+
+
+def _checked(label: Any) -> str:
+    if not isinstance(label, str) or not label.strip():
+        raise InvalidInput("A label is a text that is not empty.")
+    if len(label) > MAX_LABEL:
+        raise InvalidInput(f"The label {label[:50]!r}... has {len(label)} characters; {MAX_LABEL} are taken.")
+    try:
+        label.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"A label has a lone surrogate at {error.start}; it is no Unicode.") from error
+    return label

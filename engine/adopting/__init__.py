@@ -1,0 +1,1 @@
+"""Models that the catalogue does not know: an entry made of what their repositories say of themselves."""

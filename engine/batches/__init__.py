@@ -1,0 +1,1 @@
+"""Files, and batches of calls that stand in them, one a line."""

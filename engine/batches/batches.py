@@ -1,0 +1,144 @@
+"""Batches as the edge sees them: made, cancelled, and run while the server lives."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+
+import anyio
+
+from engine.access.principals import Principal
+from engine.batches.kept import Batch, Counts
+from engine.batches.run import DISK_PAUSE, Caller, Run
+from engine.batches.shelf import Shelf
+from engine.config import Settings
+from engine.errors import EngineError, InvalidInput, QueueFull
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY = 600.0
+"""Seconds between looks for what is over its time."""
+
+
+class Batches:
+    """`run` takes up whatever had not ended. A batch is on disk before its maker hears of it."""
+
+    def __init__(self, settings: Settings, shelf: Shelf, clock: Callable[[], float]) -> None:
+        self.shelf = shelf
+        self.clock = clock
+        self._settings = settings
+        self._runs: dict[str, Run] = {}
+        self._making = 0
+        self._starting: Callable[[str], None] | None = None
+        self._stop = anyio.Event()
+
+    async def create(
+        self,
+        who: Principal,
+        *,
+        endpoint: str,
+        input_file_id: str,
+        window: str,
+        seconds: float,
+        metadata: Mapping[str, str] | None,
+    ) -> Batch:
+        """Raises UnknownFile, InvalidInput for a file of results, QueueFull, StorageFull."""
+        file = self.shelf.file(who, input_file_id)
+        if file.purpose != "batch":
+            raise InvalidInput(f"{file.id} has the purpose {file.purpose!r}, not 'batch'.")
+        most = self._settings.batches_at_once
+        if sum(batch.owner == who.id for batch in self.shelf.unfinished()) + self._making >= most:
+            said = f"At most {most} batches of one caller run at once (batches_at_once); wait for one to end."
+            raise QueueFull(said).after(5.0)
+        self.shelf.check_batches(who.id)
+        now = self.clock()
+        batch = Batch(
+            id=f"batch_{secrets.token_hex(12)}",
+            owner=who.id,
+            endpoint=endpoint,
+            input_file_id=file.id,
+            window=window,
+            created_at=now,
+            expires_at=now + seconds,
+            metadata=metadata,
+            output_id=new_file(),
+            error_id=new_file(),
+        )
+        self._making += 1
+        try:
+            await self.shelf.keep(batches={batch.id: batch})
+        finally:
+            self._making -= 1
+        if self._starting is not None:
+            self._starting(batch.id)
+        return batch
+
+    async def cancel(self, who: Principal, key: str) -> Batch:
+        """Raises UnknownFile, and InvalidInput for one that has ended."""
+        self.shelf.batch(who, key)
+
+        def cancelled(batch: Batch) -> Batch:
+            if batch.ended:
+                raise InvalidInput(f"{key} is {batch.status} already.")
+            return batch.cancelled(self.clock())
+
+        batch = await self.shelf.change(key, cancelled)
+        if run := self._runs.get(key):
+            run.rouse()
+        return batch
+
+    def counts(self, batch: Batch) -> Counts:
+        """As they are now."""
+        run = self._runs.get(batch.id)
+        return batch.counts if batch.ended or run is None else run.progress.counts
+
+    async def run(self, caller: Caller) -> None:
+        """Until `stop`: then it returns when what is under way has ended."""
+        if self.shelf.durable:
+            await self.shelf.tidy()
+        async with anyio.create_task_group() as tasks:
+
+            def start(key: str) -> None:
+                tasks.start_soon(self._go, key, caller)
+
+            for batch in self.shelf.unfinished():
+                start(batch.id)
+            self._starting = start
+            await self._sweep()
+
+    def stop(self) -> None:
+        self._starting = None
+        self._stop.set()
+        for run in self._runs.values():
+            run.stop()
+
+    async def _sweep(self) -> None:
+        while not self._stop.is_set():
+            try:
+                await self.shelf.sweep(self.clock())
+            except EngineError as error:
+                log.error("old files stay: %s", error)
+            with anyio.move_on_after(SWEEP_EVERY):
+                await self._stop.wait()
+
+    async def _go(self, key: str, caller: Caller) -> None:
+        """Where something of ours fails, from what is on disk once more."""
+        while not self._stop.is_set() and not self.shelf.current(key).ended:
+            run = self._runs[key] = Run(key, self.shelf, caller, self.clock, self._settings)
+            try:
+                await run.go()
+                continue
+            except EngineError as error:
+                log.error("%s waits: %s", key, error)
+            except Exception:
+                log.exception("%s failed and is taken up again", key)
+            finally:
+                del self._runs[key]
+            with anyio.move_on_after(DISK_PAUSE):
+                await self._stop.wait()
+
+
+def new_file() -> str:
+    """An id that nobody guesses."""
+    return f"file-{secrets.token_hex(12)}"

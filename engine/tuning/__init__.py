@@ -1,0 +1,1 @@
+"""What this machine makes of a model: measured, and compared with the libraries that define it."""

@@ -1,0 +1,1 @@
+"""Traces of requests over OpenTelemetry, where an endpoint is set."""

@@ -1,0 +1,94 @@
+"""Files as OpenAI's clients read them, and one page of a list of whatever has an id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from msgspec import Struct
+
+from engine.batches.kept import File
+from engine.errors import InvalidInput
+
+PURPOSE = "batch"
+
+
+class FileObject(Struct):
+    """Times are seconds since the epoch."""
+
+    id: str
+    bytes: int
+    created_at: int
+    expires_at: int
+    filename: str
+    purpose: str
+    object: Literal["file"] = "file"
+    status: Literal["processed"] = "processed"
+
+
+class FileList(Struct):
+    data: list[FileObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    object: Literal["list"] = "list"
+
+
+class FileDeleted(Struct):
+    id: str
+    deleted: bool
+    object: Literal["file"] = "file"
+
+
+class Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+def told(file: File) -> dict[str, Any]:
+    """As `FileObject`."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.bytes,
+        "created_at": int(file.created_at),
+        "expires_at": int(file.expires_at),
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+    }
+
+
+def purpose(said: str | None) -> str:
+    """Raises InvalidInput for what files are not kept for here."""
+    if said != PURPOSE:
+        raise InvalidInput(f"purpose is {PURPOSE!r} here, not {(said or '')[:100]!r}.", param="purpose")
+    return said
+
+
+def page(found: Sequence[T], query: Mapping[str, str], usual: int, most: int) -> tuple[list[T], bool]:
+    """One page of what is `found`, oldest first, and whether there is more.
+
+    Raises InvalidInput for an `after`, a `limit` or an `order` that is none.
+    """
+    said = query.get("limit", str(usual))
+    if not (said.isascii() and said.isdigit() and len(said) < 10 and 1 <= int(said) <= most):
+        raise InvalidInput(f"limit is a number from 1 to {most}, not {said[:100]!r}.", param="limit")
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidInput(f"order is asc or desc, not {order[:100]!r}.", param="order")
+    rows, start = list(found) if order == "asc" else list(found)[::-1], 0
+    if (after := query.get("after")) is not None:
+        start = next((at for at, row in enumerate(rows, 1) if row.id == after), -1)
+        if start < 0:
+            raise InvalidInput(f"after names {after[:100]!r}, which is not in this list.", param="after")
+    end = start + int(said)
+    return rows[start:end], end < len(rows)
+
+
+def listed(rows: Sequence[Mapping[str, Any]], more: bool) -> dict[str, Any]:
+    ends = (rows[0]["id"], rows[-1]["id"]) if rows else (None, None)
+    return {"object": "list", "data": list(rows), "first_id": ends[0], "last_id": ends[1], "has_more": more}
