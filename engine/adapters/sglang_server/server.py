@@ -70,7 +70,7 @@ class Server:
     def start(self) -> None:
         """Waits until it answers. Raises LoadFailed with its last words, ResourceExhausted, Stopped."""
         self._wire = None
-        port, key = _free_port(), secrets.token_urlsafe(24)
+        port, key = _free_port(), secrets.token_hex(24)
         words = [*self._plan.command(), "--port", str(port), "--admin-api-key", key]
         try:
             self._process = process = Process(words, ENVIRONMENT, key)
