@@ -154,6 +154,11 @@ class Need:
     urgency: ServiceClass = ServiceClass.STANDARD
     """The most urgent class of what waits or goes on."""
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether sequences run and none joins: their KV is held already."""
+        return 0 < self.kv_floor == self.kv_min
+
 
 @dataclass(frozen=True, slots=True)
 class Granted:

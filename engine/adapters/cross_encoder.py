@@ -15,7 +15,8 @@ from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import gte, onnx, weights
 from engine.adapters.forward.heads import sequence_logits
 from engine.adapters.forward.packed import Ids, workspace_per_token
-from engine.adapters.forward.similarity import ACTIVATIONS, scored
+from engine.adapters.forward.similarity import scored
+from engine.adapters.preparing.kinds import sigmoid
 from engine.adapters.preparing.tokens import Piece, Room, TextTokenizer, max_tokens, prompted, text_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
@@ -48,9 +49,7 @@ class PairPreparer:
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         assert isinstance(options, ScoreOptions), "the router sends score requests only"
-        activation = options.activation or self._spec.activation
-        if activation not in ACTIVATIONS:
-            raise InvalidInput(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
+        chances = sigmoid(self._spec, options)
         room = Room.of(self._spec, self._max_tokens, options.overflow)
         prompts = self._spec.prompts
         query = prompted(prompts, "query", options.instruction, text_of(options.query, None))
@@ -67,7 +66,7 @@ class PairPreparer:
         return [
             text
             if isinstance(text, EngineError)
-            else self._job(asked, next(found), text, room, left, index, activation)
+            else self._job(asked, next(found), text, room, left, index, chances)
             for index, text in enumerate(texts)
         ]
 
@@ -84,7 +83,7 @@ class PairPreparer:
         return left
 
     def _job(
-        self, asked: Ids, ids: Ids, text: str, room: Room, left: int, index: int, activation: str
+        self, asked: Ids, ids: Ids, text: str, room: Room, left: int, index: int, chances: bool
     ) -> Prepared | EngineError:
         try:
             ids, cut = room.fit(ids, text, left, index)
@@ -94,7 +93,7 @@ class PairPreparer:
         if int(pair.ids.max()) >= self._vocabulary:
             return InvalidInput(f"item {index} holds a token that the model does not have", item=index)
         usage = Usage(input_tokens=len(pair.ids), truncated=int(cut))
-        job = ScoreJob(pair, activation == "sigmoid")
+        job = ScoreJob(pair, chances)
         return Prepared(len(pair.ids), job, pair.ids.nbytes + pair.types.nbytes, usage)
 
 

@@ -23,7 +23,8 @@ from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
 from engine.adapters.forward.packed import PACKED, Encoder, Ids, workspace_per_token
 from engine.adapters.forward.pooling import pool
-from engine.adapters.forward.similarity import ACTIVATIONS, scored
+from engine.adapters.forward.similarity import scored
+from engine.adapters.preparing.kinds import sigmoid
 from engine.adapters.preparing.tokens import Room, TextTokenizer, max_tokens, text_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
@@ -74,9 +75,7 @@ class YesNoPreparer:
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         assert isinstance(options, ScoreOptions), "the router sends score requests only"
-        activation = options.activation or self._spec.activation
-        if activation not in ACTIVATIONS:
-            raise InvalidInput(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
+        chances = sigmoid(self._spec, options)
         room = Room.of(self._spec, self._max_tokens, options.overflow)
         head = self._head(text_of(options.query, None), options.instruction, room)
         found: list[Prepared | EngineError] = []
@@ -90,7 +89,7 @@ class YesNoPreparer:
         # with the head each time: what stands at the seam may be one token with what comes before it
         every = self._tokenizer.ids([room.clip(head + text) for _, text in texts])
         for (index, text), ids in zip(texts, every, strict=True):
-            found[index] = self._job(ids, head + text, room, index, activation == "sigmoid")
+            found[index] = self._job(ids, head + text, room, index, chances)
         return found
 
     def _head(self, query: str, instruction: str | None, room: Room) -> str:

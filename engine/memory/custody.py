@@ -257,7 +257,7 @@ class Custody:
             *self.pinning.advance(now),
             *(arrive or self.arrivals.advance)(now),
             *self.ahead.advance(now),
-            *self.departures.unyield(),
+            *self.departures.unyield(self.lending.hungry()),
         ]
 
     # For whoever looks, and for the next start.

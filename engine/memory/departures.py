@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from engine.conversation import Left, Ready
@@ -89,13 +90,13 @@ class Departures:
             dropped = [unit]
         return [DropHost(name) for name in dropped]
 
-    def unyield(self) -> list[Effect]:
-        """A unit that was to leave for a claim that is gone stays, unless a batch waits for that too."""
+    def unyield(self, hungry: Collection[str]) -> list[Effect]:
+        """A unit that was to leave for a claim that is gone stays, but not where batches are `hungry`."""
         effects: list[Effect] = []
         if not any(resident.yielding for resident in self.held.residents.values()):
             return effects
         making_room = {claim.device for claim in self.held.claims.values()}
-        making_room |= {r.device for r in self.held.residents.values() if r.owed_bytes and not r.yielding}
+        making_room.update(hungry)
         for resident in self.held.residents.values():
             if not resident.yielding or resident.state is not Residency.READY:
                 continue

@@ -30,10 +30,11 @@ class Lending:
 
     def lend(self, need: Need, resident: Resident, now: float) -> list[Effect]:
         """Grant a lease if memory for the batch is free."""
-        free = self.held.ledgers[need.device].free_bytes - self.held.reserved(need.device, need.unit)
-        spoken_for = self._spoken_for(need.device)
+        free, spoken_for = self.held.ledgers[need.device].free_bytes, self._spoken_for(need.device)
         if resident.yielding:  # its sequences go on to their end, and nobody joins them
             need, spoken_for = replace(need, kv_min=need.kv_floor, kv_want=need.kv_floor), 0
+        if not need.goes_on:  # what runs is not kept from its end by room that is reserved
+            free -= self.held.reserved(need.device, need.unit)
         takes = self.held.takes(need.unit, need.device)
         sized = size(need, takes, free - spoken_for)
         if sized is None and not self.held.others_active(resident):
@@ -102,7 +103,7 @@ class Lending:
             look_again, leaving = leaving, []
         if leaving is None:
             most = self._most(resident)
-            if least > most:
+            if least > most and not need.goes_on:
                 resident.owed_bytes = 0
                 return [TooLarge(need.slot, need.unit, need.device, *largest(takes, most))]
             leaving = []  # only what is foreign stands in the way, and may go as it came
@@ -120,8 +121,11 @@ class Lending:
         return ledger.budget_bytes - ledger.held(Line.CONTEXT, "") - pinned - aside - own
 
     def _starve(self, resident: Resident, least: int, look_again: float) -> None:
-        # What is owed is never 0: it is also how others see that somebody waits here.
-        self._starved[resident.key], resident.owed_bytes = look_again, max(1, least)
+        self._starved[resident.key], resident.owed_bytes = look_again, least
+
+    def hungry(self) -> set[str]:
+        """Devices where a unit that stays was denied a batch for want of bytes."""
+        return {device for unit, device in self._starved if not self.held.residents[unit, device].yielding}
 
     def feed(self, device: str) -> list[Effect]:
         """Bytes came free on `device`: those that were denied for want of them may ask again."""

@@ -114,6 +114,8 @@ def drawn_run(seed: int) -> Twin:
 @example(4173236273)  # who left for a claim came back before it, for ever
 @example(3594542892)  # room was kept for batches larger than any since one ran out of memory
 @example(3173261195)  # two that were to leave turned each other out
+@example(91807924)  # a pin's room was kept from the sequences that it waited for
+@example(4293659402)  # so was that of sequences which nobody had asked to leave
 def test_whatever_happens_everybody_has_one_outcome_and_everything_comes_to_rest(seed):
     twin = drawn_run(seed)
 

@@ -7,15 +7,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from anyio import to_thread
 
 from engine.errors import EngineError, InvalidInput
 from engine.records import files
 from web import errors, sending
 from web.access.current import who
-from web.access.form import fields
 from web.console import pages, plans_figures, plans_form, recordings
+from web.console.errand_pages import ErrandPages
 from web.console.errands import ERRANDS, RUNNING, Errand
 from web.errors import NotFound
 from web.keys import ENGINE
@@ -27,40 +27,9 @@ RESULT = "said"
 MOST_COMPARED = 6
 
 
-async def show(request: web.Request) -> web.Response:
-    return await _page(request, form=request.query)
-
-
-async def act(request: web.Request) -> web.Response:
-    """Begin one, or delete one that has ended: 303. What is wrong is told on the page."""
-    form: Mapping[str, str] = {}
-    try:
-        form = await fields(request)
-        if form.get("act") == "delete":
-            await _delete(request, form.get("id", ""))
-            return _to(request, "")
-        errand = await _begin(request, form)
-    except EngineError as error:
-        return await _page(request, form=form, error=error)
-    return _to(request, f"/{errand.id}")
-
-
-async def stop(request: web.Request) -> web.Response:
-    """Give it up; nothing of it is kept. Raises NotFound."""
-    errands = request.app[ERRANDS]
-    errand = await errands.find(PLAN, request.match_info["plan"])
-
-    async def do() -> None:
-        await errands.stop(errand)
-
-    await request.app[ENGINE].recordings.noted("stop plan", errand.source, who(request), "", do)
-    return _to(request, f"/{errand.id}")
-
-
 async def one(request: web.Request) -> web.Response:
     """How far it is, or what was found. Raises NotFound."""
-    errands = request.app[ERRANDS]
-    errand = await errands.find(PLAN, request.match_info["plan"])
+    errands, errand = request.app[ERRANDS], await PAGES.found(request)
     live = errand.state == RUNNING
     result = None if live else await errands.result(errand, RESULT)
     context = {
@@ -96,8 +65,7 @@ async def compare(request: web.Request) -> web.Response:
 
 async def file(request: web.Request) -> web.Response:
     """What was found, as `serai plan study --json` says it. Raises NotFound."""
-    errands = request.app[ERRANDS]
-    errand = await errands.find(PLAN, request.match_info["plan"])
+    errands, errand = request.app[ERRANDS], await PAGES.found(request)
     if (result := await errands.result(errand, RESULT)) is None:
         raise NotFound("This plan left no result.")
     answer = sending.small(result)
@@ -146,14 +114,6 @@ def _models(database: Path, recording: str) -> list[str]:
     return [each["id"] for each in models if isinstance(each.get("id"), str)]
 
 
-async def _delete(request: web.Request, name: str) -> None:
-    errands = request.app[ERRANDS]
-    errand = await errands.find(PLAN, name)
-    await request.app[ENGINE].recordings.noted(
-        "delete plan", errand.source, who(request), "", lambda: errands.delete(errand)
-    )
-
-
 async def _page(
     request: web.Request, *, form: Mapping[str, str], error: EngineError | None = None
 ) -> web.Response:
@@ -178,6 +138,4 @@ async def _page(
     return await pages.page(request, "plans", context, status=status)
 
 
-def _to(request: web.Request, path: str) -> web.Response:
-    where = f"{request.app[ENGINE].settings.base_path}/console/plans{path}"
-    return web.Response(status=303, headers={hdrs.LOCATION: where})
+PAGES = ErrandPages(PLAN, _page, _begin)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from anyio import Path as AsyncPath
 
 from engine.access.changes import Add, Revoke
@@ -19,9 +19,9 @@ from engine.errors import EngineError, InvalidInput
 from web import errors
 from web.access import keys
 from web.access.current import who
-from web.access.form import fields
 from web.console import pages, recordings, replays_form
 from web.console.curves import Curve, Line
+from web.console.errand_pages import ErrandPages
 from web.console.errands import ERRANDS, RUNNING, Errand
 from web.errors import NotFound
 from web.keys import ENGINE
@@ -32,40 +32,9 @@ PLAIN_STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
 FILES = {"json": ("report.json", "application/json"), "html": ("report.html", "text/html")}
 
 
-async def show(request: web.Request) -> web.Response:
-    return await _page(request, form=request.query)
-
-
-async def act(request: web.Request) -> web.Response:
-    """Begin one, or delete one that has ended: 303. What is wrong is told on the page."""
-    form: Mapping[str, str] = {}
-    try:
-        form = await fields(request)
-        if form.get("act") == "delete":
-            await _delete(request, form.get("id", ""))
-            return _to(request, "")
-        errand = await _begin(request, form)
-    except EngineError as error:
-        return await _page(request, form=form, error=error)
-    return _to(request, f"/{errand.id}")
-
-
-async def stop(request: web.Request) -> web.Response:
-    """End it; what was measured until then is kept. Raises NotFound."""
-    errands = request.app[ERRANDS]
-    errand = await errands.find(REPLAY, request.match_info["replay"])
-
-    async def do() -> None:
-        await errands.stop(errand)
-
-    await request.app[ENGINE].recordings.noted("stop replay", errand.source, who(request), "", do)
-    return _to(request, f"/{errand.id}")
-
-
 async def one(request: web.Request) -> web.Response:
     """How far it is, or its report. Raises NotFound."""
-    errands = request.app[ERRANDS]
-    errand = await errands.find(REPLAY, request.match_info["replay"])
+    errands, errand = request.app[ERRANDS], await PAGES.found(request)
     progress = errands.progress(errand)
     report = None if errand.state == RUNNING else await errands.result(errand, FILES["json"][0])
     context = {
@@ -85,7 +54,7 @@ async def one(request: web.Request) -> web.Response:
 
 async def file(request: web.Request) -> web.Response:
     """The report as a page of its own, or as JSON. Raises NotFound."""
-    errand = await request.app[ERRANDS].find(REPLAY, request.match_info["replay"])
+    errand = await PAGES.found(request)
     name, kind = FILES.get(request.match_info["form"], ("", ""))
     path = AsyncPath(request.app[ERRANDS].folder(errand) / (name or "none"))
     if not name or not await path.is_file():
@@ -198,14 +167,6 @@ def _here(request: web.Request) -> str:
     return f"http://{name}:{port}{request.app[ENGINE].settings.base_path}"
 
 
-async def _delete(request: web.Request, name: str) -> None:
-    errands = request.app[ERRANDS]
-    errand = await errands.find(REPLAY, name)
-    await request.app[ENGINE].recordings.noted(
-        "delete replay", errand.source, who(request), "", lambda: errands.delete(errand)
-    )
-
-
 async def _page(
     request: web.Request, *, form: Mapping[str, str], error: EngineError | None = None
 ) -> web.Response:
@@ -244,6 +205,4 @@ def _outcome(report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     }
 
 
-def _to(request: web.Request, path: str) -> web.Response:
-    where = f"{request.app[ENGINE].settings.base_path}/console/replays{path}"
-    return web.Response(status=303, headers={hdrs.LOCATION: where})
+PAGES = ErrandPages(REPLAY, _page, _begin)

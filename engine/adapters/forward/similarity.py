@@ -12,9 +12,6 @@ from torch.nn.functional import normalize
 from engine.errors import EngineError, NotFinite
 from engine.requests import Scored
 
-ACTIVATIONS = ("raw", "sigmoid")
-"""What may be asked of a score."""
-
 SIMILARITIES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cosine": lambda query, documents: normalize(documents) @ normalize(query, dim=0),
     "dot": lambda query, documents: documents @ query,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -12,13 +11,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from engine.adapters.family import Progressed
-from engine.adapters.generation.chances import Chances
 from engine.adapters.generation.kv import Cache
 from engine.adapters.generation.sampling import Sampler
-from engine.adapters.generation.stopping import Detokenizer, StopStrings
 from engine.adapters.generation.vocabulary import Grammar
+from engine.adapters.generation.written import Written
 from engine.errors import EngineError, NotFinite
-from engine.requests import Chosen, Generated, GenerateOptions
+from engine.requests import Generated, GenerateOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,12 @@ class Running:
         self._done: Generated | EngineError | None = None
         self._ends = frozenset(eos) | frozenset(prompt.stop_ids)
         self._most = prompt.max_new_tokens
-        self._answer: list[int] = []
-        self._text: list[str] = []
-        self._told_text = self._told_tokens = self._told_length = 0  # how much of them was reported
-        self._chances = Chances(prompt.spelled) if prompt.spelled else None
-        self._told_chances = self._written = 0
-        self._detokenizer = Detokenizer(tokenizer, ids)
-        self._stops = StopStrings(prompt.options.stop)
+        self._written = Written(tokenizer, ids, prompt.options.stop, prompt.spelled)
 
     @property
     def decoding(self) -> bool:
         """Whether its prompt is read."""
-        return bool(self._answer)
+        return bool(self._written.tokens)
 
     @property
     def done(self) -> bool:
@@ -81,51 +73,22 @@ class Running:
             self._done = NotFinite()
             return
         weighed = self.sampler.weighed(logits, token)
-        if self._chances and weighed:
-            self._chances.took(token, weighed, self._written)
         self.unread.append(token)
-        self._answer.append(token)
         self.sampler.saw(token)
         if self._grammar and (wrong := self._grammar.wrong):
             self._done = wrong
-            return
-        piece = self._detokenizer.push(token)
-        self._written += len(piece)
-        text, stopped = self._stops.push(piece)
-        self._text.append(text)
-        if stopped:
-            self._end("stop")
+        elif self._written.push(token, weighed):
+            self._done = self._written.answer("stop")
         elif token in self._ends or (self._grammar and self._grammar.ended):
-            self._text.append(self._rest())
-            self._end("stop")
-        elif len(self._answer) == self._most:
-            self._text.append(self._rest())
-            self._end("length")
+            self._written.finish()
+            self._done = self._written.answer("stop")
+        elif len(self._written.tokens) == self._most:
+            self._written.finish()
+            self._done = self._written.answer("length")
 
     def report(self) -> Progressed:
         """What is new since the last report."""
-        text, tokens = "".join(self._text[self._told_text :]), len(self._answer) - self._told_tokens
-        self._told_text, self._told_tokens = len(self._text), len(self._answer)
-        self._told_length += len(text)
-        chosen = self._chosen()[self._told_chances :]
-        self._told_chances += len(chosen)
-        return Progressed(text, tokens, self._done, chosen)
-
-    def _chosen(self) -> tuple[Chosen, ...]:
-        """The tokens of the text that was told; of a whole answer all that are not cut from it."""
-        if isinstance(self._done, Generated):
-            return self._done.chosen
-        return self._chances.within(self._told_length) if self._chances else ()
-
-    def _rest(self) -> str:
-        text, stopped = self._stops.push(self._detokenizer.finish())
-        return text if stopped else text + self._stops.finish()
-
-    def _end(self, reason: str) -> None:
-        text = "".join(self._text)
-        length = math.inf if reason == "length" else len(text)
-        chosen = self._chances.within(length) if self._chances else ()
-        self._done = Generated(text, reason, tuple(self._answer), chosen)
+        return self._written.report(self._done)
 
 
 def share(rows: int, sequences: Sequence[Running]) -> list[int]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
-from engine.requests import ExtractOptions, Item, Media, Options, Task
+from engine.requests import ExtractOptions, Item, Media, Options, ScoreOptions, Task
 
+ACTIVATIONS = ("raw", "sigmoid")
+"""Of scores."""
 RAW_SCORES = "raw_scores"
 
 
@@ -56,6 +59,14 @@ def extract_options(task: Task, options: Options) -> ExtractOptions:
     if options.threshold is not None and not 0 <= options.threshold <= 1:
         raise InvalidInput(f"A threshold is between 0 and 1, not {options.threshold}.")
     return options
+
+
+def sigmoid(spec: ModelSpec, options: ScoreOptions) -> bool:
+    """Whether scores are chances: what the request says, else the entry. Raises InvalidInput for neither."""
+    activation = options.activation or spec.activation
+    if activation not in ACTIVATIONS:
+        raise InvalidInput(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
+    return activation == "sigmoid"
 
 
 def raw_scores(options: Options) -> tuple[bool, Options]:

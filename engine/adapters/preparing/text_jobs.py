@@ -14,7 +14,8 @@ from engine.adapters.forward import layers, weights
 from engine.adapters.forward.packed import Ids
 from engine.adapters.forward.pooling import POOLINGS, known
 from engine.adapters.forward.quantize import DTYPES
-from engine.adapters.forward.similarity import ACTIVATIONS, SIMILARITIES
+from engine.adapters.forward.similarity import SIMILARITIES
+from engine.adapters.preparing.kinds import sigmoid
 from engine.adapters.preparing.lookup import Lookup
 from engine.adapters.preparing.reading import Read, Reader, is_words
 from engine.adapters.preparing.routes import DOCUMENT, QUERY, Directory, Route
@@ -122,9 +123,7 @@ class TextPreparer:
 
     def _matches(self, items: Sequence[Item], options: ScoreOptions) -> list[Prepared | EngineError]:
         """A job for each document; its cost is that of reading the query and the document."""
-        activation = options.activation or self._spec.activation
-        if activation not in ACTIVATIONS:
-            raise InvalidInput(f"no activation {activation!r}; there are: {', '.join(ACTIVATIONS)}")
+        chances = sigmoid(self._spec, options)
         kind = OutputType(self._spec.options.get("score_by", outputs_of(self._spec)[0]))
         similarity = self._compared_by(kind)
         # a vector's length does not matter to a cosine, and is part of what other measures are about
@@ -137,7 +136,7 @@ class TextPreparer:
         return [
             each
             if isinstance(each, EngineError)
-            else _match(question, read, _prepared(document, each), similarity, activation == "sigmoid")
+            else _match(question, read, _prepared(document, each), similarity, chances)
             for each in found
         ]
 

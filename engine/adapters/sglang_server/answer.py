@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from typing import Any, cast
 
 from tokenizers import Tokenizer
 
 from engine.adapters.family import Prepared, Progressed
-from engine.adapters.generation.chances import Chances
 from engine.adapters.generation.sampling import GREEDY, Weighed
 from engine.adapters.generation.sequences import Prompt
-from engine.adapters.generation.stopping import Detokenizer, StopStrings
+from engine.adapters.generation.written import Written
 from engine.adapters.sglang_server.wire import Stream
 from engine.errors import EngineError, InferenceFailed, InvalidInput
-from engine.requests import Chosen, Generated
+from engine.requests import Generated
 
 
 class Answer:
@@ -37,17 +35,13 @@ class Answer:
         self._begin()
 
     def _begin(self) -> None:
-        self._tokens: list[int] = []
-        self._text: list[str] = []
-        self._told_text = self._told_tokens = self._told_length = self._told_chances = self._written = 0
-        self._detokenizer = Detokenizer(self._tokenizer, self.prompt.ids.tolist())
-        self._stops = StopStrings(self.prompt.options.stop)
-        self._chances = Chances(self.prompt.spelled) if self.prompt.spelled else None
+        prompt = self.prompt
+        self._written = Written(self._tokenizer, prompt.ids.tolist(), prompt.options.stop, prompt.spelled)
 
     @property
     def heard(self) -> bool:
         """Whether somebody may have read the beginning."""
-        return self._told_tokens > 0
+        return self._written.told
 
     def again(self) -> None:
         """What came was not told, and is forgotten."""
@@ -95,24 +89,14 @@ class Answer:
             return
         about = piece.get("meta_info") or {}
         weighed = _weighed(about)
-        new = itertools.islice(enumerate(piece.get("output_ids") or ()), len(self._tokens), None)
+        new = itertools.islice(enumerate(piece.get("output_ids") or ()), len(self._written.tokens), None)
         for place, token in new:
             if self.done is not None:
                 return
-            self._take(int(token), weighed.get(place))
+            if self._written.push(int(token), weighed.get(place)):
+                self.done = self._written.answer("stop")
         if self.done is None and (finish := about.get("finish_reason")):
             self._finish(finish)
-
-    def _take(self, token: int, weighed: Weighed | None) -> None:
-        if self._chances and weighed:
-            self._chances.took(token, weighed, self._written)
-        self._tokens.append(token)
-        piece = self._detokenizer.push(token)
-        self._written += len(piece)
-        text, stopped = self._stops.push(piece)
-        self._text.append(text)
-        if stopped:
-            self._end("stop")
 
     def _finish(self, finish: Mapping[str, Any]) -> None:
         if finish.get("type") == "abort":
@@ -124,29 +108,13 @@ class Answer:
                 else InferenceFailed("SGLang gave this answer up.")
             )
             return
-        text, stopped = self._stops.push(self._detokenizer.finish())
-        self._text.append(text if stopped else text + self._stops.finish())
-        self._end("length" if finish.get("type") == "length" and not stopped else "stop")
-
-    def _end(self, reason: str) -> None:
-        text = "".join(self._text)
-        length = math.inf if reason == "length" else len(text)
-        chosen = self._chances.within(length) if self._chances else ()
-        self.done = Generated(text, reason, tuple(self._tokens), chosen)
+        stopped = self._written.finish()
+        ended = finish.get("type") == "length" and not stopped
+        self.done = self._written.answer("length" if ended else "stop")
 
     def report(self) -> Progressed:
         """What is new since the last report."""
-        text, tokens = "".join(self._text[self._told_text :]), len(self._tokens) - self._told_tokens
-        self._told_text, self._told_tokens = len(self._text), len(self._tokens)
-        self._told_length += len(text)
-        chosen = self._chosen()[self._told_chances :]
-        self._told_chances += len(chosen)
-        return Progressed(text, tokens, self.done, chosen)
-
-    def _chosen(self) -> tuple[Chosen, ...]:
-        if isinstance(self.done, Generated):
-            return self.done.chosen
-        return self._chances.within(self._told_length) if self._chances else ()
+        return self._written.report(self.done)
 
 
 def _weighed(about: Mapping[str, Any]) -> dict[int, Weighed]:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from engine.adapters.family import Prepared
 from engine.adapters.forward import weights
-from engine.adapters.preparing.kinds import extract_options, only_image
+from engine.adapters.preparing.kinds import extract_options, only_image, sigmoid
 from engine.adapters.preparing.tokens import CHARACTERS_PER_TOKEN, prompted, text_of
 from engine.adapters.vision import asked
 from engine.adapters.vision.pictures import Picture, picture
@@ -123,8 +123,8 @@ class PairPreparer:
                 return self._each(items, wanted, role, options.instruction, options.overflow)
             case ScoreOptions(query):
                 asked_by = self._part(query, None, "query", options.instruction, options.overflow)
-                sigmoid = (options.activation or self._spec.activation) == "sigmoid"
-                return self._each(items, Score(sigmoid), "document", None, options.overflow, asked_by)
+                score = Score(sigmoid(self._spec, options))
+                return self._each(items, score, "document", None, options.overflow, asked_by)
             case _:
                 return self._labelled(task, items, options)
 

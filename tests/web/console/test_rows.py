@@ -116,3 +116,16 @@ def test_rows_come_in_the_order_that_was_asked_for():
     assert [row.id for row in chosen(found, "", "", "bytes")] == ["c", "b", "a"]
     assert [row.id for row in chosen(found, "", "", "waiting")] == ["b", "a", "c"]
     assert [row.id for row in chosen(found, "", "pinned", "name")] == ["c"]
+
+
+def test_what_is_nowhere_comes_in_the_order_in_which_it_could_be_had():
+    names = ("a/hub", "b/wheel", "c/here")
+    places = {
+        "a/hub": [{"hub": "a/hub"}],
+        "b/wheel": [{"hub": "b"}, {"wheel": "b==1"}],
+        "c/here": [{"directory": "/"}],
+    }
+    known = catalog(*(model(name, sources=places[name]) for name in names))
+    made = sources(*(ModelView(name, "available", ()) for name in names), catalog=known)
+
+    assert [row.id for row in chosen(rows(made), "", "", "activity")] == ["b/wheel", "c/here", "a/hub"]
