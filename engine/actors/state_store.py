@@ -31,10 +31,13 @@ from engine.actors.state_messages import (
     StateMessage,
 )
 from engine.batches import rows as batches
-from engine.errors import EngineError
+from engine.errors import EngineError, StorageFull
 from engine.wishes import Adjusted, Audited, Closed, Opened, Pinned, Unpinned
 
 log = logging.getLogger(__name__)
+
+REFUSED = "The state database refused a write; the server's log says why."
+NO_ROOM = "The disk with the state database is full: nothing was changed. Make room, and send it again."
 migrations = Migrations("state")
 
 
@@ -199,7 +202,8 @@ class StateStore(Actor[StateMessage]):
             reply.fail(error)
         except Exception as error:
             log.error("the state database refused a write: %s", error)
-            reply.fail(EngineError("The state database refused a write; the server's log says why."))
+            full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            reply.fail(StorageFull(NO_ROOM) if full else EngineError(REFUSED))
 
     def _intend(self, message: Intend) -> object:
         row = {

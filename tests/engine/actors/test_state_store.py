@@ -11,7 +11,7 @@ from engine.actors import state_store
 from engine.actors.actor import Mailbox
 from engine.actors.state_messages import Conclude, History, Intend, KeepCurves, KeepWorkspaces
 from engine.actors.state_store import StateStore
-from engine.errors import EngineError
+from engine.errors import EngineError, StorageFull
 from engine.wishes import Closed, Opened, Pinned, Unpinned
 from tests.engine.actors.conftest import REAL_CLOCK
 
@@ -155,6 +155,14 @@ async def test_a_commit_that_the_disk_refuses_is_told_and_the_next_one_works(dat
         db.execute("pragma query_only=0")
 
         assert await mailbox.ask(Intend, who="ann", action="pin", target="a") == 1
+
+
+async def test_a_full_disk_is_told_as_such(database):
+    db = database()
+    async with storing(db) as mailbox:
+        db.execute(f"pragma max_page_count={db.execute('pragma page_count').fetchone()[0]}")
+        with pytest.raises(StorageFull, match="nothing was changed"):
+            await mailbox.ask(Intend, who="ann", action="pin", target="a" * 100_000)
 
 
 async def test_an_empty_database_has_no_pins_and_no_curves(database):
