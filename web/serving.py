@@ -105,7 +105,9 @@ async def import_families(catalog: Catalog) -> None:
 
 
 def _here(source: Source) -> bool:
-    return bool(source.wheel) or Path(source.directory or "/dev/null").expanduser().is_dir()
+    if source.directory:
+        return Path(source.directory).expanduser().is_dir()
+    return bool(source.wheel)
 
 
 async def stop_on_signal(

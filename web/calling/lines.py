@@ -8,7 +8,6 @@ import itertools
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from concurrent.futures import CancelledError, Future
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,6 @@ from typing import Any, BinaryIO
 
 import anyio
 import orjson
-from anyio import BrokenResourceError
-from anyio.streams.memory import MemoryObjectSendStream
 
 from web.calling.failing import CallFailed
 
@@ -25,8 +22,8 @@ WINDOW = 16
 """Answers that may wait for one before them, for each call that is under way."""
 LONGEST_WAIT = 30.0
 
-GONE = (RuntimeError, CancelledError, BrokenResourceError)
-"""What a reader meets when whoever it reads for has left."""
+AHEAD = 16
+"""Lines of standard input that are read before anybody takes them."""
 
 Ask = Callable[[bytes], Awaitable[Mapping[str, Any]]]
 """A line's answer. Raises CallFailed."""
@@ -142,38 +139,27 @@ async def from_stdin(skip: int) -> AsyncGenerator[bytes, None]:
 
     It is read by a thread that nobody waits for: one that is in the middle of a read cannot be stopped.
     """
-    send, receive = anyio.create_memory_object_stream[bytes](0)
     loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    room, left = threading.Semaphore(AHEAD), threading.Event()
 
     def read() -> None:
-        with os.fdopen(os.dup(0), "rb") as file, contextlib.suppress(*GONE):
-            for line in file:
-                _sent(send, line, loop).result()
-            loop.call_soon_threadsafe(send.close)
+        with os.fdopen(os.dup(0), "rb") as file, contextlib.suppress(RuntimeError):  # the loop is closed
+            while room.acquire() and not left.is_set():
+                loop.call_soon_threadsafe(lines.put_nowait, line := file.readline())
+                if not line:
+                    return
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
-    async with receive:
-        async for line in receive:
+    try:
+        while line := await lines.get():
+            room.release()
             if not line.strip():
                 continue
             if skip:
                 skip -= 1
                 continue
             yield line
-
-
-def _sent(send: MemoryObjectSendStream[bytes], line: bytes, loop: asyncio.AbstractEventLoop) -> Future[None]:
-    """Done when the line was taken. The coroutine is made on the loop: one that the loop does not come to,
-    since it ends, would be complained of."""
-    taken: Future[None] = Future()
-
-    def ended(task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            taken.cancel()
-        elif error := task.exception():
-            taken.set_exception(error)
-        else:
-            taken.set_result(None)
-
-    loop.call_soon_threadsafe(lambda: loop.create_task(send.send(line)).add_done_callback(ended))
-    return taken
+    finally:
+        left.set()
+        room.release()
