@@ -13,8 +13,9 @@ from tests.weights import weights
 
 TURNS = 200
 WARM_UP = 20
+SMALLER = 70 * 2**20
 BUDGET = 154 * 2**20
-"""86 MiB of MiniLM with 64 MiB for its batches, or 70 MiB of rampart: never both."""
+"""86 MiB of MiniLM with 64 MiB for its batches, or the 70 MiB of rampart: never both."""
 
 CALLS = {
     MINILM: encode("a parcel for the harbour"),
@@ -64,9 +65,9 @@ def test_models_that_fit_only_one_at_a_time_alternate_without_a_leak(tight: Serv
     assert held["weights"] == resident["weights_bytes"] == tight.total("serai_resident_bytes")
     assert held["weights"] == sum(held.values()), "no batch runs, and only one model is there"
     before, after = median(sizes[:5]), median(sizes[-5:])
-    # less is no leak: what the imports at the start took in passing goes back in its time
-    # and allocators keep some; one model that stayed would be a tenth
-    assert (after - before) / before < 0.04, f"RSS went from {before} to {after}"
+    # allocators keep what is in pieces, in steps of some tens of MiB; a hundredth of a model
+    # left behind at each of these loads would be twice what is allowed
+    assert after - before < SMALLER, f"RSS went from {before} to {after}"
 
 
 def ledger(server: Server) -> dict[str, int]:
