@@ -7,9 +7,10 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.asking import MINILM, NER, PHOTOS, RERANKER, WRITER
+from tests.acceptance.asking import MINILM, NER, PHOTOS, RERANKER, WRITER, encode
 from tests.acceptance.serving import PATIENCE, Server
 from tests.browser.conftest import Tabs
+from tests.browser.test_console import call
 from tests.photos import photo
 
 LONG = PATIENCE * 1000
@@ -28,6 +29,25 @@ def test_vectors_are_shown_with_their_shape_and_how_alike_they_are(server: Serve
     expect(page.locator("#play-answer .shape").first).to_contain_text("384 × float32", timeout=LONG)
     expect(page.locator("#play-answer table")).to_contain_text("1.000")
     expect(page.locator("#play-timing")).to_contain_text("on cpu")
+
+
+def test_models_are_offered_by_how_soon_they_could_answer(server: Server, tabs: Tabs):
+    call(server, *encode("first"))
+    page = tabs.open(f"{server.url}/console/playground")
+
+    groups = page.locator("#play-model optgroup")
+    assert groups.first.get_attribute("label") == "Loaded"
+    assert page.locator("#play-model").input_value() in groups.first.inner_text()
+    remote = page.locator("optgroup[label='Weights from a hub']")
+    expect(remote.locator("option[value='openai/whisper-tiny']")).to_have_count(1)
+
+
+def test_a_model_that_hears_is_given_a_sound(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, "openai/whisper-tiny")
+
+    expect(page.get_by_label("Sound")).to_have_attribute("accept", "audio/*")
+    expect(page.get_by_label("Text", exact=True)).to_be_hidden()
+    expect(page.locator("#play-code")).to_contain_text('"audio":{"data"')
 
 
 def test_passages_are_ranked(server: Server, tabs: Tabs):

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from aiohttp import web
 
-from engine.catalog import ModelSpec
+from engine.catalog import Catalog, ModelSpec
 from web.console import pages
 from web.console.hub import HUB
+from web.console.rows import Row, chosen
 
 
 async def show(request: web.Request) -> web.Response:
-    """`?model=` is chosen at first."""
+    """`?model=` is chosen at first; else the model that answers soonest."""
     hub = request.app[HUB]
+    await hub.look()
     context = {
-        "offered": [_offered(spec) for spec in hub.engine.catalog],
+        "groups": _grouped(chosen(hub.rows, "", "", "activity"), hub.engine.catalog),
         "wanted": request.query.get("model", "")[:300],
     }
     return await pages.page(request, "playground", context)
+
+
+def _grouped(rows: Sequence[Row], catalog: Catalog) -> Mapping[str, list[dict[str, object]]]:
+    """Models by how soon they could answer, under the name of each such group."""
+    groups: dict[str, list[dict[str, object]]] = {}
+    for row in rows:
+        if spec := catalog.models.get(row.id):
+            groups.setdefault(_group(row), []).append(_offered(spec))
+    return groups
+
+
+def _group(row: Row) -> str:
+    if row.state in ("loaded", "loading"):
+        return "Loaded"
+    return "Weights from a hub" if row.remote else "Weights in a package or here"
 
 
 def _offered(spec: ModelSpec) -> dict[str, object]:

@@ -232,6 +232,11 @@ async def _listed(request: web.Request, infos: list[RecordingInfo]) -> list[List
     return await to_thread.run_sync(measured)
 
 
+def _with_log(path: Path) -> int:
+    """Of a database: the newest rows lie in its write-ahead log."""
+    return _bytes(path) + _bytes(path.with_name(f"{path.name}-wal"))
+
+
 def _bytes(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -253,7 +258,7 @@ async def _page(
     context = {
         "found": await _listed(request, infos),
         "payload_left": max(0.0, running.payload_until - time.time()) if running else None,
-        "total_bytes": await to_thread.run_sync(_bytes, database(request)),
+        "total_bytes": await to_thread.run_sync(_with_log, database(request)),
         "view": recordings.view,
         "off": off,
         "error": error,

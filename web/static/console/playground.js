@@ -15,6 +15,7 @@
   const option = () => model.selectedOptions[0];
   const texts = () => form.elements.text.value.split("\n").map((line) => line.trim()).filter(Boolean);
   const takes = (kind) => option().dataset.inputs.split(" ").includes(kind);
+  const media = () => ["image", "document", "audio"].find(takes);
 
   function shown() {
     const fill = (select, names) => select.replaceChildren(...names.filter(Boolean).map((name) => drawing.make("option", {}, name)));
@@ -27,11 +28,11 @@
 
   function arrange() {
     form.querySelectorAll("[data-for]").forEach((part) => { part.hidden = part.dataset.for !== task.value; });
-    const file = takes("image") ? "image" : takes("document") ? "document" : "";
+    const file = media();
     form.querySelector("[data-input=file]").hidden = !file;
     form.querySelector("[data-input=text]").hidden = !takes("text");
-    document.getElementById("play-file-label").textContent = file === "document" ? "Document" : "Image";
-    form.elements.file.accept = file === "image" ? "image/*" : "";
+    document.getElementById("play-file-label").textContent = file === "document" ? "Document" : file === "audio" ? "Sound" : "Image";
+    form.elements.file.accept = file === "image" || file === "audio" ? `${file}/*` : "";
     const many = task.value === "encode" || task.value === "score";
     document.getElementById("play-text-label").textContent = task.value === "generate" ? "Prompt" : many ? "Texts, one a line" : "Text";
     const text = form.elements.text;
@@ -46,8 +47,7 @@
 
   function body(file) {
     const labels = form.elements.labels.value.split(",").map((label) => label.trim()).filter(Boolean);
-    const kind = takes("image") ? "images" : "document";
-    const sent = file ? [kind === "images" ? { images: [file] } : { document: file }] : items();
+    const sent = file ? [takes("image") ? { images: [file] } : { [media()]: file }] : items();
     switch (task.value) {
       case "score": return { query: { text: form.elements.query.value }, items: sent };
       case "extract": return { items: sent, params: labels.length ? { labels } : {} };
@@ -153,7 +153,7 @@
   };
 
   function say() {
-    const sent = body(form.elements.file.files[0] ? { data: "<base64>", format: "…" } : null);
+    const sent = body(form.elements.file.files[0] || !takes("text") ? { data: "<base64>", format: "…" } : null);
     delete sent.stream;
     document.getElementById("play-code").textContent = SAYS[copying](location.origin + base, sent);
   }
