@@ -46,9 +46,11 @@ serve: setup
 demo: setup
 	DEMO=$(DEMO) $(BIN)/serai demo $(ARGS)
 
+# In two processes, but for what measures the machine. 5 is pytest's word for ARGS that name no such test.
 test: setup
 	$(OFFLINE) $(BIN)/python -m tests.weights
-	$(OFFLINE) $(BIN)/python -m pytest $(ARGS)
+	$(OFFLINE) $(BIN)/python -m pytest -m "not alone" --numprocesses 2 --dist loadfile $(ARGS) || test $$? = 5
+	$(OFFLINE) $(BIN)/python -m pytest -m alone $(ARGS) || test $$? = 5
 
 lint: setup
 	$(BIN)/ruff check .

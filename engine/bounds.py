@@ -10,19 +10,11 @@ from engine.requests import EncodeOptions, Item, Options, OutputType, Request, T
 
 def mismatch(item: Item, spec: ModelSpec, task: Task) -> InvalidInput | None:
     """An item of a kind that the model does not take, or that holds nothing."""
-    inputs = {
-        "text": item.text or item.tokens,
-        "image": item.images,
-        "audio": item.audio,
-        "video": item.video,
-        "document": item.document,
-    }
-    given = [name for name, value in inputs.items() if value]
-    takes = ", ".join(spec.inputs)
+    given = _kinds(item)
     if wrong := [name for name in given if name not in spec.inputs]:
-        return InvalidInput(f"{spec.id} takes {takes}; this item has {', '.join(wrong)}.")
+        return InvalidInput(f"{spec.id} takes {', '.join(spec.inputs)}; this item has {', '.join(wrong)}.")
     if not given and item.text is None and task is not Task.GENERATE:
-        return InvalidInput(f"This item holds nothing; {spec.id} takes {takes}.")
+        return InvalidInput(f"This item holds nothing; {spec.id} takes {', '.join(spec.inputs)}.")
     return None
 
 
@@ -73,11 +65,26 @@ def prepare_within(preparer: Preparer, spec: ModelSpec, request: Request) -> lis
 
 def _refuse_other_outputs(spec: ModelSpec, options: Options) -> None:
     """Kinds of vector that the entry does not name; one that names none makes dense ones."""
+    if not isinstance(options, EncodeOptions) or not options.output_types:
+        return
     makes = spec.outputs or (OutputType.DENSE,)
-    asked = options.output_types if isinstance(options, EncodeOptions) else ()
-    if other := [kind.value for kind in asked if kind not in makes]:
+    if other := [kind.value for kind in options.output_types if kind not in makes]:
         kinds = ", ".join(kind.value for kind in makes)
         raise InvalidInput(f"{spec.id} gives no {', '.join(other)} vectors; output_types: {kinds}.")
+
+
+def _kinds(item: Item) -> list[str]:
+    """What it holds, in the catalogue's words."""
+    held = ["text"] if item.text or item.tokens else []
+    if item.images:
+        held.append("image")
+    if item.audio is not None:
+        held.append("audio")
+    if item.video is not None:
+        held.append("video")
+    if item.document is not None:
+        held.append("document")
+    return held
 
 
 def _text_bytes(text: str, limit: int) -> int:

@@ -60,10 +60,9 @@ class Catalog:
         with the nearest id, InvalidInput for a profile that the entry lacks.
         """
         base, _, profile = name.partition(":")
-        for candidate in (base, self.aliases.get(base, ""), base.replace("__", "/", 1)):
-            if spec := self.models.get(candidate):
-                break
-        else:
+        models, alias = self.models, self.aliases.get(base, "")
+        spec = models.get(base) or models.get(alias) or models.get(base.replace("__", "/", 1))
+        if spec is None:
             raise UnknownModel(self._nearest(base), model=base)
         if not profile or profile == "default":
             return spec, None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -237,35 +236,6 @@ class Settings(BaseModel):
     def origin(self, name: str) -> Origin:
         """Where the effective value of `name` came from."""
         return self._origins.get(name, Origin())
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """What is said once about a setting."""
-
-    name: str
-    section: str
-    unit: str
-    help: str
-    default: Any
-
-    @property
-    def secret(self) -> bool:
-        return self.unit == "secret"
-
-    @property
-    def variable(self) -> str:
-        return f"SERAI_{self.name.upper()}"
-
-
-def declarations() -> Iterator[Declaration]:
-    """All settings in the order in which they are declared."""
-    for name, field in Settings.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        yield Declaration(
-            name, str(extra["section"]), str(extra["unit"]), field.description or "", field.default
-        )
 
 
 def load(

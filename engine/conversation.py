@@ -9,13 +9,13 @@ and beside it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import msgspec
 
+from engine.chosen import Chosen
 from engine.errors import Failure
 from engine.memory.footprint import Footprint
-from engine.requests import Chosen, ServiceClass
+from engine.requests import ServiceClass
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -86,15 +86,13 @@ class Finished(msgspec.Struct, frozen=True):
     """The device is gone: the jobs without an outcome did not run to their end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True):
     """runner -> batcher: send me a batch when you have one."""
 
     slot: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """batcher -> memory manager: work waits for this unit.
 
     Told again when the unit is nowhere and what waits for it has become more or less urgent.
@@ -106,38 +104,33 @@ class Wanted:
     """When the first job should be done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unwanted:
+class Unwanted(msgspec.Struct, frozen=True):
     """batcher -> memory manager: nothing waits for this unit any more."""
 
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True):
     """router -> memory manager: work for this unit is likely soon; load it if there is room to spare."""
 
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(msgspec.Struct, frozen=True):
     """batcher -> memory manager: `device` has a free slot that could serve this unit's backlog."""
 
     unit: str
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """batcher -> memory manager: the device is gone, and all that was on it."""
 
     device: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """batcher -> memory manager: a lease for this slot, please; the next job alone costs `min_cost`."""
 
     unit: str
@@ -160,16 +153,14 @@ class Need:
         return 0 < self.kv_floor == self.kv_min
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """memory manager -> batcher: run a batch under this lease. `kv_tokens` is the new total."""
 
     lease: Lease
     kv_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(msgspec.Struct, frozen=True):
     """memory manager -> batcher: not now. `Ready` or `Unavailable` follows for this unit."""
 
     slot: str
@@ -178,8 +169,7 @@ class Denied:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TooLarge:
+class TooLarge(msgspec.Struct, frozen=True):
     """memory manager -> batcher: no job above `max_cost` or `max_kv_tokens` can ever run there."""
 
     slot: str
@@ -189,8 +179,7 @@ class TooLarge:
     max_kv_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """memory manager -> batcher: leases for this unit on this device can be had (again)."""
 
     unit: str
@@ -198,24 +187,21 @@ class Ready:
     load_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     """memory manager -> batcher: the unit gives no more leases on this device."""
 
     unit: str
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(msgspec.Struct, frozen=True):
     """memory manager -> batcher: what waits for this unit cannot be served."""
 
     unit: str
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """batcher -> memory manager: a lease is over; the unit's sequences now hold `kv_tokens`."""
 
     lease: Lease
@@ -227,8 +213,7 @@ class Release:
     out_of_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(msgspec.Struct, frozen=True):
     """a thread -> memory manager: what a unit will take, or why it cannot be had."""
 
     unit: str
@@ -236,8 +221,7 @@ class Inspected:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """a thread -> memory manager: the weights are on the device."""
 
     unit: str
@@ -245,8 +229,7 @@ class Loaded:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(msgspec.Struct, frozen=True):
     """a thread -> memory manager: they are not, and why."""
 
     unit: str
@@ -254,8 +237,7 @@ class LoadFailed:
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Unloaded:
+class Unloaded(msgspec.Struct, frozen=True):
     """a thread -> memory manager: the weights are gone from the device."""
 
     unit: str
@@ -264,8 +246,7 @@ class Unloaded:
     """What they take in host memory now; 0 when they are not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """a sampler -> memory manager: what others hold on this device, as its driver sees it."""
 
     device: str

@@ -75,6 +75,12 @@ class Engine:
         """The event loop's clock, which deadlines are on."""
         return anyio.current_time()
 
+    async def need(self, model: str) -> None:
+        """Where the catalogue is open, an entry for a repository that it does not know. Raises UnknownModel
+        with why there is none, InvalidInput; nothing where it is closed."""
+        with self._aside():
+            await self._opened.need(model)
+
     async def submit(self, request: Request) -> Response:
         """The whole answer. Raises EngineError. Cancelling it leaves no work behind."""
         self._enter()
@@ -106,22 +112,25 @@ class Engine:
                     response = await reply
             yield Delta("", 0, response)
         finally:
-            reply.closed = True
+            reply.leave()
             self._leave()
 
     async def estimate(self, request: Request) -> Estimated:
         """What it would cost and how it would fare now. Nothing of it is run. Raises EngineError."""
         with self._aside():
+            await self._opened.need(request.model)
             return await self._router.ask(Estimate, request=request)
 
     async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
         """Each text as the model's tokenizer cuts it. No weights are loaded. Raises EngineError."""
         with self._aside():
+            await self._opened.need(model)
             return await self._router.ask(Tokenize, model=model, texts=texts, special=special)
 
     async def spell(self, model: str, ids: tuple[tuple[int, ...], ...], special: bool) -> list[str]:
         """The texts that ids of the model's tokenizer stand for. Raises EngineError."""
         with self._aside():
+            await self._opened.need(model)
             return await self._router.ask(Spell, model=model, ids=ids, special=special)
 
     @contextmanager

@@ -12,6 +12,8 @@ from engine import schedule
 from engine.quantities import Count, Real, Seconds
 from engine.requests import OutputType, ServiceClass, Task
 
+CLASSES = {each.name.lower(): each for each in ServiceClass}
+
 _ID = r"^[A-Za-z0-9][\w.\-]*(/\.*[\w\-][\w.\-]*)?"
 """No part is dots alone: ids become parts of paths."""
 ModelId = Annotated[str, Field(pattern=rf"{_ID}$", max_length=200)]
@@ -109,6 +111,8 @@ ONNX_GRAPHS: Mapping[str, str] = {
     "token_classifier": "onnx_tokens",
 }
 """By family that ONNX Runtime can run: the conversion that makes its graph."""
+WRITERS = frozenset(["florence2", "image_to_text"])
+"""Families that are asked to extract and write what they found token by token: they go by quanta."""
 
 
 class Profile(Strict):
@@ -202,7 +206,7 @@ class ModelSpec(Strict):
 
     @property
     def default_class(self) -> ServiceClass:
-        return ServiceClass[self.service_class.upper()]
+        return CLASSES[self.service_class]
 
     def unit(self, profile: str | None = None) -> str:
         """What is loaded as one: the model and whatever changes its weights."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from engine.actors.messages import Submit
 from engine.adapters.family import Prepared
@@ -13,8 +14,7 @@ from engine.requests import GenerateOptions, Request, ServiceClass
 from engine.scheduling.lanes import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Going:
+class Going(msgspec.Struct, frozen=True):
     """Where a request goes, decided when it came: a change of the catalogue does not move it."""
 
     submit: Submit
@@ -31,6 +31,16 @@ class Going:
         """Of its preparer."""
         return f"{self.spec.id}:{self.profile}" if self.profile else self.spec.id
 
+    @property
+    def service_class(self) -> ServiceClass:
+        asked = self.submit.request.service_class
+        return self.spec.default_class if asked is None else asked
+
+    @property
+    def slow(self) -> bool:
+        """Whether its preparer waits for a child process, which opens documents."""
+        return any(item.document is not None for item in self.submit.request.items)
+
     def jobs(
         self,
         number: str,
@@ -39,8 +49,7 @@ class Going:
         targets: Mapping[ServiceClass, float],
     ) -> list[tuple[Job, Prepared]]:
         """One for each item that could be prepared. `targets` are the settings', where the entry has none."""
-        request = self.submit.request
-        chosen = self.spec.default_class if request.service_class is None else request.service_class
+        chosen = self.service_class
         target = own_targets.get(chosen, targets[chosen])
         return [
             (self._job(number, index, ready, chosen, target), ready)
@@ -83,8 +92,8 @@ def held_bytes(request: Request) -> int:
     """Bytes of what the client sent, text at four a character as Python may hold it."""
     total = request.options.held_bytes if isinstance(request.options, GenerateOptions) else 0
     for item in request.items:
-        media = [*item.images, *(m for m in (item.audio, item.video, item.document) if m)]
-        total += (
-            sum(len(m.data) for m in media) + 4 * len(item.text or "") + 36 * len(item.tokens or ()) + 200
-        )
+        total += 4 * len(item.text or "") + 36 * len(item.tokens or ()) + 200
+        for media in (*item.images, item.audio, item.video, item.document):
+            if media is not None:
+                total += len(media.data)
     return total

@@ -57,13 +57,16 @@ class Preparation:
         """The preparer, made now if need be. Raises why there is none."""
         return self.ready(key, spec) or await self._preparer(key, spec)
 
-    async def each(self, works: Sequence[Callable[[], R]]) -> list[R | Exception]:
-        """All of it where such work is done, one after the other; what each gave, or raised."""
+    async def each(self, works: Sequence[Callable[[], R]], *, slow: bool = False) -> list[R | Exception]:
+        """All of it where such work is done, one after the other; what each gave, or raised.
+
+        What may be `slow` goes where preparers are made, and takes no thread of what is quick.
+        """
 
         def all_of_it() -> list[R | Exception]:
             return [_tried(work) for work in works]
 
-        return await self._preparing(all_of_it)
+        return await (self._opening if slow else self._preparing)(all_of_it)
 
     async def cutter(self, key: str, spec: ModelSpec) -> Cutter:
         """The tokenizer of a model, to be shown. Raises InvalidInput when it has none."""

@@ -1,4 +1,7 @@
-"""What a client asks and what it gets: plain values, free of HTTP and of any model library."""
+"""What a client asks and what it gets: plain values, free of HTTP and of any model library.
+
+Structs where each request makes one, since those cost a tenth of what a frozen dataclass does.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from engine.chosen import Chosen
 
 
 class Task(StrEnum):
@@ -157,8 +163,7 @@ class Request:
     principal: str = ""  # whose it is: within a model, who asks shares fairly with the others
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What an input took, in real units."""
 
     input_tokens: int = 0
@@ -188,8 +193,7 @@ class Sparse:
     values: NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(msgspec.Struct, frozen=True):
     """dense (dims,), sparse, multivector (tokens, token_dims); in the dtype that was asked."""
 
     dense: NDArray[Any] | None = None
@@ -197,8 +201,7 @@ class Encoded:
     multivector: NDArray[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(msgspec.Struct, frozen=True):
     score: float
 
 
@@ -247,22 +250,6 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
-    """What a token spells, and the natural logarithm of the chance that the model gave it."""
-
-    spelled: bytes
-    logprob: float
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A token of an answer, and the likeliest ones at its place, best first."""
-
-    chance: Chance
-    top: tuple[Chance, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Generated:
     text: str
     finish_reason: str  # stop | length
@@ -274,8 +261,7 @@ class Generated:
 Output = Encoded | Scored | Extracted | Generated
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """Seconds a request spent in each stage; together they make its life inside the engine."""
 
     prepare: float = 0.0
@@ -285,8 +271,7 @@ class Timing:
     total: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """One output per item, in order; on extract an item's place may hold what went wrong with it."""
 
     model: str

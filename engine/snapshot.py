@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 
 from engine import __version__
-from engine.config import Settings, declarations
+from engine.config import Settings
+from engine.declarations import declarations
 from engine.devices.device import Device
 from engine.memory.custody import Custody
 from engine.scheduling.dispatch import Dispatch

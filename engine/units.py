@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from engine.catalog import Catalog, ModelSpec
+from engine.entry import WRITERS
 from engine.errors import UnknownModel
 from engine.requests import ServiceClass, Task
 
@@ -31,7 +32,7 @@ def facts(spec: ModelSpec, profile: str | None, max_batch_cost: int | None) -> U
     """`max_batch_cost` is the server's own bound, where the operator set one."""
     chosen = spec.profiled(profile)
     bounds = [b for b in (chosen.limits.max_batch_cost, max_batch_cost) if b]
-    generative = Task.GENERATE in spec.tasks
+    generative = Task.GENERATE in spec.tasks or spec.family in WRITERS
     return UnitFacts(
         unit=spec.unit(profile),
         model=spec.id,

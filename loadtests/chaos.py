@@ -31,10 +31,14 @@ async def beside(server: Server, callers: int, each: int) -> list[Row]:
         for _ in range(3):
             hit, after = await chaos.kill_a_document_child(server, session)
             rows.append(("document child killed", f"{hit}; the next one {after}", load.seen.copy()))
+        hit, before = await chaos.slow_documents(session, each)
+        said = f"an interactive one of another: {hit}, after {before} of them"
+        rows.append((f"{each} slow documents of one caller", said, load.seen.copy()))
         for name, seen in (await chaos.fail_loads(session, each)).items():
             rows.append((f"{each} at once: {name}", _said(seen), load.seen.copy()))
         await chaos.cut_streams(server, session, each)
-        rows.append((f"{each} clients cut mid-stream", "nothing of them is held", load.seen.copy()))
+        await chaos.cut_answers(server, each)
+        rows.append((f"{each} clients cut mid-stream, and mid-answer", "nothing is held", load.seen.copy()))
     return rows
 
 

@@ -58,7 +58,7 @@ async def fitted(
     """Sizes at which the stretch is `SHARE` of what the server can do, as far as sizes bring that about."""
     scale = FIRST_SCALE
     for _ in range(TRIES):
-        wanted = Wanted(between=between, size_scale=scale)
+        wanted = Wanted(between=between, input_scale=scale, output_scale=scale)
         picked = chosen(trace, None, wanted)
         maker = await maker_for(picked, server, 0)
         target = target_of(Settings(), models)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.requests import ServiceClass
 from replay import knee as knees
-from replay.atonce import at_once
+from replay.atonce import Calls, in_turn
 from replay.groups import Group, groups
 from replay.knee import Knee
-from replay.most import Most, busiest, most_by
+from replay.most import GREATEST, Most, busiest, factor, guess, most_by
 from replay.peaks import DECISIVE, peaks
 from replay.ramp import Dwell
 from replay.scaling import Method
@@ -25,6 +25,12 @@ SWEEPS = 3
 
 ENOUGH = 2.0
 """The redundancy that is asked for."""
+
+FIRST = 0.5
+"""Of about the most that holds, where a ramp begins."""
+
+WINDOWS = (0.5, 1.0, 2.0)
+"""Times the window that there is, of which it is said what they would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ class Capacity:
     uses: tuple[Use, ...]
     curve: tuple[Point, ...]
     """Of all sweeps, by rate."""
+    windows: dict[float, float]
+    """The worst p99 of the busiest period, in targets, by times the batching window."""
     results: Results
     """Of the traffic as it was."""
     seed: int
@@ -114,30 +122,47 @@ class Capacity:
 
 
 def measure(
-    server: Server, traffic: Traffic, seed: int = 0, dwell: Dwell | None = None, workers: int = 1
+    server: Server,
+    traffic: Traffic,
+    seed: int = 0,
+    dwell: Dwell | None = None,
+    calls: Calls = in_turn,
+    known: Results | None = None,
 ) -> Capacity:
-    """All of it, in so many processes. `traffic` should be the busiest hour or day of a recording."""
-    results = simulate(server, traffic, seed)
-    base = groups(results, server)
-    first, period = first_rate(server, traffic, results), busiest(traffic)
-    with at_once(workers) as each:
-        swept = each(sweep, [(server, traffic, first, seed + n, dwell) for n in range(SWEEPS)])
-        tried = each(most_by, [(server, period, method, seed) for method in Method])
-        sweeps, found = list(swept), sorted(tried, key=lambda one: one.k)
-    instance = knees.find(sweeps, 1.0, seed)
+    """All of it. `traffic` should be the busiest hour or day of a recording; `known` is the run of it as it
+    is, where somebody has it."""
+    period = busiest(traffic)
+    whole = iter([known]) if known is not None else calls(simulate, [(server, traffic, seed)])
+    worst = calls(_worst, [(server, period, window, seed) for window in WINDOWS])
+    near = guess(server, period, seed)
+    first, results = FIRST * factor(near) * period.trace.rate, None
+    if near >= GREATEST:  # nothing failed, or there was too little to judge by
+        results = next(whole)
+        first = first_rate(server, traffic, results)
+    swept = calls(sweep, [(server, traffic, first, seed + n, dwell) for n in range(SWEEPS)])
+    tried = calls(most_by, [(server, period, method, seed, near) for method in Method])
+    results, sweeps = next(whole) if results is None else results, list(swept)
     return Capacity(
         peaks={w: p for w, p in peaks(traffic.trace.arrived).items() if w <= max(traffic.trace.span, 1.0)},
         rate=traffic.trace.rate,
-        knee=instance,
+        knee=knees.find(sweeps, 1.0, seed),
         fails_first=_fails_first(sweeps),
         models=tuple(_models(sweeps, server, seed)),
-        most=tuple(found),
-        base=tuple(base),
+        most=tuple(sorted(tried, key=lambda one: one.k)),
+        base=tuple(groups(results, server)),
         uses=tuple(_uses(results, server)),
         curve=tuple(_curve(sweeps)),
+        windows=dict(zip(WINDOWS, worst, strict=True)),
         results=results,
         seed=seed,
     )
+
+
+def _worst(server: Server, period: Traffic, window: float, seed: int) -> float:
+    """p99 in targets, of the group that is worst, were the batching window so many times as long."""
+    rules = replace(server.scheduling, window_share=server.scheduling.window_share * window)
+    other = replace(server, scheduling=rules)
+    return max((g.excess for g in groups(simulate(other, period, seed), other) if g.judged), default=0.0)
 
 
 def _fails_first(sweeps: Sequence[Sequence[Judged]]) -> Group | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from replay.atonce import Calls, in_turn
 from replay.groups import Group, first_to_fail, groups
 from replay.twin.results import Results
 from replay.twin.server import Server
@@ -60,9 +61,13 @@ class Comparison:
 
 
 def compare(
-    before: tuple[Server, Traffic], after: tuple[Server, Traffic], seed: int = 0
+    before: tuple[Server, Traffic],
+    after: tuple[Server, Traffic],
+    seed: int = 0,
+    calls: Calls = in_turn,
 ) -> tuple[Comparison, Results]:
-    was, now = simulate(*before, seed), simulate(*after, seed)
+    without = [(_without(after[0], pin), after[1]) for pin in after[0].pins]
+    was, now, *free = calls(simulate, [(*each, seed) for each in (before, after, *without)])
     old = {(g.unit, g.service_class): g for g in groups(was, before[0])}
     new = {(g.unit, g.service_class): g for g in groups(now, after[0])}
     differences = [
@@ -72,7 +77,7 @@ def compare(
     found = Comparison(
         differences=tuple(differences),
         fails=first_to_fail(list(new.values())),
-        prices=tuple(pin_prices(*after, now, seed)),
+        prices=tuple(_prices(after[0], now, free)),
         extrapolated=now.extrapolated,
         beyond=now.beyond,
         notes=now.notes,
@@ -80,12 +85,15 @@ def compare(
     return found, now
 
 
-def pin_prices(server: Server, traffic: Traffic, pinned: Results, seed: int) -> Iterator[PinPrice]:
-    """Of each pin, the others staying as they are."""
-    for unit in server.pins:
-        others = tuple(pin for pin in server.pins if pin != unit)
-        without = replace(server, pins=others, resident=(*server.resident, unit))
-        free = simulate(without, traffic, seed)
+def _without(server: Server, unit: str) -> Server:
+    """The same without this pin; its unit is there at the beginning, as it was with it."""
+    others = tuple(pin for pin in server.pins if pin != unit)
+    return replace(server, pins=others, resident=(*server.resident, unit))
+
+
+def _prices(server: Server, pinned: Results, without: Sequence[Results]) -> Iterator[PinPrice]:
+    """Of each pin, the others staying as they are; `without` are the runs without each."""
+    for unit, free in zip(server.pins, without, strict=True):
         yield PinPrice(
             unit=unit,
             own_cold=(_cold(free, unit, True), _cold(pinned, unit, True)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replay.atonce import Calls, in_turn
 from replay.most import fails
 from replay.trace import Floats
 from replay.twin.results import Results
@@ -36,13 +37,19 @@ class Cost:
 
 
 def cost(
-    server: Server, traffic: Traffic, results: Results, knee: float | None, price: float, seed: int
+    server: Server,
+    traffic: Traffic,
+    results: Results,
+    knee: float | None,
+    price: float,
+    seed: int,
+    calls: Calls = in_turn,
 ) -> Cost:
     """`results` are those of `traffic`, with the batches kept. Degraded and refused are not served."""
     served = float(results.answers.ended("ok").sum()) / max(traffic.trace.span, 1e-9)
-    apart, never = 0, []
-    for unit in traffic.units():
-        needed = _cards_for(server, traffic, unit, seed)
+    apart, never, units = 0, [], traffic.units()
+    alone = calls(_cards_for, [(server, traffic.of_unit(unit), seed) for unit in units])
+    for unit, needed in zip(units, alone, strict=True):
         if needed is None:
             never.append(unit)
         apart += needed or MOST_CARDS
@@ -63,11 +70,9 @@ def _per_million(an_hour: float, served: float) -> float:
     return an_hour * 1e6 / (3600 * served) if served else float("inf")
 
 
-def _cards_for(server: Server, traffic: Traffic, unit: str, seed: int) -> int | None:
-    own = traffic.of_unit(unit)
+def _cards_for(server: Server, own: Traffic, seed: int) -> int | None:
     for count in range(1, MOST_CARDS + 1):
-        alone = Change(devices=count).server(server)
-        if fails(alone, own, seed) is None:
+        if fails(Change(devices=count).server(server), own, seed) is None:
             return count
     return None
 

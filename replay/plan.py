@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ ENDING = ".jsonl.gz"
 """Of a recording's file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Basis:
     server: Server
     part: Trace
@@ -41,9 +42,9 @@ class Basis:
     validations: Path
     """Where validations of twins are kept."""
 
-    @property
+    @cached_property
     def traffic(self) -> Traffic:
-        """Of `part`, as the twin is sent it."""
+        """Of `part`, as the twin is sent it. Raises BadTrace for a model that the server lacks."""
         return Traffic.of(self.part, self.server)
 
     @property
@@ -77,7 +78,7 @@ def basis(
     names: Mapping[str, str] | None = None,
     database: Path | None = None,
     hours: float = 1.0,
-    sized: float = 1.0,
+    sized: tuple[float, float] = (1.0, 1.0),
     seed: int = 0,
     validations: Path = Path(),
     footprints: Footprints = lambda spec: None,
@@ -85,7 +86,8 @@ def basis(
     """`source` is a recording, by its name in `database` or by its file, or files of traces by comma.
 
     A trace says nothing of a server: `measured_by` names a recording that does. Models in `names` are
-    taken to be others. Of the whole, the busiest `hours` are what is simulated. Raises BadTrace.
+    taken to be others, inputs and outputs are `sized` times as large. Of the whole, the busiest `hours` are
+    what is simulated. Raises BadTrace.
     """
     recorded = _recording(source, database)
     by = _recording(measured_by, database) if measured_by else recorded
@@ -96,12 +98,13 @@ def basis(
     server = measured(by, footprints)
     trace = recorded.trace() if recorded is not None else merged([read(Path(p)) for p in source.split(",")])
     trace = trace.renamed(names or {})
-    trace = trace if sized == 1.0 else trace.sized(sized)
+    trace = trace.sized(*sized)
     if recorded is not None:
         trace = _that_ran(trace, server)
     part = _busiest(trace.spread(seed), hours * 3600)
-    Traffic.of(part, server)  # says what is wrong with it, if anything is
-    return Basis(server, part, trace, seed, validations)
+    found = Basis(server, part, trace, seed, validations)
+    found.traffic  # noqa: B018 - says what is wrong with it, if anything is
+    return found
 
 
 def _recording(source: str, database: Path | None) -> Recording | None:
@@ -137,7 +140,7 @@ def _busiest(trace: Trace, seconds: float) -> Trace:
 
 def curves_version(server: Server) -> str:
     """Names the readings that a plan's times are drawn from: the same readings have the same name."""
-    digest = hashlib.sha256(repr([card.slowed for card in server.cards]).encode())
+    digest = hashlib.sha256(repr([(c.slowed, c.loading, c.handover) for c in server.cards]).encode())
     for name, unit in sorted(server.units.items()):
         digest.update(name.encode())
         for device, timing in sorted(unit.timings.items()):

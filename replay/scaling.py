@@ -37,20 +37,24 @@ def scaled(trace: Trace, factor: float, method: Method, seed: int) -> Trace:
 
 
 def _copied(trace: Trace, factor: float, seed: int, shift: bool) -> Trace:
-    """Whole copies and a part: of the part whole sessions are taken, or requests that have none."""
-    rng = np.random.default_rng(seed)
+    """Whole copies and a part: of the part whole sessions are taken, or requests that have none.
+
+    Each copy has luck of its own, so that a larger load is a smaller one and more beside it: else a target
+    might be missed at one factor and met at the next by chance alone.
+    """
     parts, times, sessions = [], [], []
     whole, rest = int(factor), factor - int(factor)
     first_free = int(trace.session.max()) + 1
     for copy in range(whole + (rest > 0)):
-        rows = np.arange(len(trace)) if copy < whole else _part(trace, rest, rng)
-        arrived = trace.arrived[rows]
+        rng = np.random.default_rng((seed, copy))
+        arrived = trace.arrived
         if copy and shift:  # round the clock: what would come after the end comes before the start
             arrived = (arrived + rng.uniform(0, trace.span)) % max(trace.span, 1e-9)
         elif copy:
-            arrived = arrived + rng.uniform(0, JITTER, len(rows))
+            arrived = arrived + rng.uniform(0, JITTER, len(trace))
+        rows = np.arange(len(trace)) if copy < whole else _part(trace, rest, rng)
         parts.append(rows)
-        times.append(arrived)
+        times.append(arrived[rows])
         own = trace.session[rows]
         sessions.append(np.where(own == NO_SESSION, NO_SESSION, own + copy * first_free))
     every, when = np.concatenate(parts), np.concatenate(times)
@@ -61,7 +65,8 @@ def _copied(trace: Trace, factor: float, seed: int, shift: bool) -> Trace:
 
 
 def _part(trace: Trace, share: float, rng: np.random.Generator) -> Ints:
-    """Rows of about `share` of the sessions. Never rows at random from within one: that thins its bursts."""
+    """Rows of about `share` of the sessions. Never rows at random from within one: that thins its bursts.
+    With the same luck a larger share holds all that a smaller one does."""
     alone = trace.session == NO_SESSION
     # Requests without a session keep their bursts when whole stretches of time are taken.
     seconds = np.floor(trace.arrived).astype(np.int64)

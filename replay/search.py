@@ -5,13 +5,14 @@ Every candidate is simulated; nothing is recommended by a rule of thumb.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from replay.atonce import Calls, in_turn
 from replay.groups import rows_by_group
-from replay.most import fails
+from replay.most import busiest, fails
 from replay.scaling import Method
 from replay.twin.results import Results
 from replay.twin.server import Server
@@ -28,8 +29,17 @@ HEADROOM = 0.2
 
 MOST_CARDS = 8
 
+TOGETHER = 2
+"""Numbers of cards that are tried at once."""
+
 CANDIDATES = 6
 """Models that a round of pins is tried with: those whose requests were late by most."""
+
+FINALISTS = 2
+"""Of the candidates, that are tried with all of the traffic."""
+
+WEIGHED = 3
+"""Models of which twice the weight is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +79,30 @@ class Tuning:
     after: float
 
 
-def smallest(server: Server, period: Traffic, seed: int, k: float) -> Iterator[Fit]:
+@dataclass(frozen=True, slots=True)
+class Over:
+    """How late requests were in one run."""
+
+    seconds: dict[str, float]
+    """Over target, by model, weighed."""
+    refused: int
+    """Acts, as pins, that were refused."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def smallest(server: Server, period: Traffic, seed: int, k: float, calls: Calls = in_turn) -> Iterator[Fit]:
     """The smallest one card that carries `period` `k` times; and the fewest and smallest of which one may
     be lost."""
-    for count in range(1, MOST_CARDS + 1):
-        fit = _smallest(server, period, seed, k, count)
-        if fit is not None:
-            yield fit
-        if fit is not None and fit.one_lost:
-            return
+    for count in range(1, MOST_CARDS + 1, TOGETHER):
+        counts = range(count, count + TOGETHER)
+        for fit in calls(_smallest, [(server, period, seed, k, cards) for cards in counts]):
+            if fit is not None:
+                yield fit
+            if fit is not None and fit.one_lost:
+                return
 
 
 def _smallest(server: Server, period: Traffic, seed: int, k: float, count: int) -> Fit | None:
@@ -111,59 +136,90 @@ def _sizes(server: Server) -> Sequence[int]:
     return [int(memory * 2 ** (n / 2)) for n in range(-8, 5)]
 
 
-def pins(server: Server, traffic: Traffic, seed: int) -> list[PinStep]:
+def pins(server: Server, traffic: Traffic, seed: int, calls: Calls = in_turn) -> list[PinStep]:
     """One pin after the other, each the one that saves most for its bytes; until none saves anything."""
     steps: list[PinStep] = []
-    results = simulate(server, traffic, seed)
-    while step := _next_pin(server, traffic, results, seed):
+    known = _over(server, traffic, seed)
+    while found := _next_pin(server, traffic, known, seed, calls):
+        step, known = found
         steps.append(step)
         server = Change(pin=(step.unit,)).server(server)
-        results = simulate(server, traffic, seed)
     return steps
 
 
-def _next_pin(server: Server, traffic: Traffic, before: Results, seed: int) -> PinStep | None:
-    over = excess(before, server)
-    total = sum(over.values())
-    found: list[PinStep] = []
-    candidates = [unit for unit in over if unit not in server.pins and over[unit] > 0]
-    for unit in sorted(candidates, key=lambda unit: -over[unit])[:CANDIDATES]:
-        pinned = Change(pin=(unit,)).server(server)
-        results = simulate(pinned, traffic, seed)
-        if len(results.notes) > len(before.notes):
-            continue  # it was refused: it does not fit beside the others and the headroom
-        now = excess(results, server)
-        saved = total - sum(now.values())
-        taken = sum(max(0.0, now[other] - over[other]) for other in over if other != unit)
+def _next_pin(
+    server: Server, traffic: Traffic, known: Over, seed: int, calls: Calls
+) -> tuple[PinStep, Over] | None:
+    """The best one and how late requests are with it. Where there are many, the busiest minutes say which
+    are worth a run of the whole."""
+    late = [unit for unit in known.seconds if unit not in server.pins and known.seconds[unit] > 0]
+    units = sorted(late, key=lambda unit: -known.seconds[unit])[:CANDIDATES]
+    short = busiest(traffic)
+    if len(units) > FINALISTS and len(short) < len(traffic) / 2:
+        before = _over(server, short, seed)
+        units = [step.unit for step, _ in _tried(server, units, short, before, seed, calls)][:FINALISTS]
+    found = _tried(server, units, traffic, known, seed, calls)
+    return found[0] if found and found[0][0].saved > 0 else None
+
+
+def _tried(
+    server: Server, units: Sequence[str], traffic: Traffic, before: Over, seed: int, calls: Calls
+) -> list[tuple[PinStep, Over]]:
+    """Each of these pinned, and how late requests are then: the best one first."""
+    found: list[tuple[PinStep, Over]] = []
+    servers = [Change(pin=(unit,)).server(server) for unit in units]
+    for unit, now in zip(units, calls(_over, [(each, traffic, seed) for each in servers]), strict=True):
+        if now.refused > before.refused:
+            continue  # it does not fit beside the others and the headroom
+        saved = before.total - now.total
+        pairs = [(now.seconds[other], before.seconds[other]) for other in now.seconds if other != unit]
+        taken = sum(max(0.0, later - earlier) for later, earlier in pairs)
         size = server.units[unit].footprint.weights_bytes / GIB
-        found.append(PinStep(unit, saved, saved / max(size, 1e-3), taken))
-    best = max(found, key=lambda step: step.per_gib, default=None)
-    return best if best is not None and best.saved > 0 else None
+        found.append((PinStep(unit, saved, saved / max(size, 1e-3), taken), now))
+    return sorted(found, key=lambda each: -each[0].per_gib)
 
 
-def tunings(server: Server, traffic: Traffic, seed: int) -> list[Tuning]:
-    """Windows and weights that are better than those there are, the best first."""
-    before = sum(excess(simulate(server, traffic, seed), server).values())
+def tunings(server: Server, traffic: Traffic, seed: int, calls: Calls = in_turn) -> list[Tuning]:
+    """Windows and weights that are better than those there are, the best first. All are tried with the
+    busiest minutes, and the best of them with the whole."""
+    now = _over(server, traffic, seed)
+    changes = dict(_changes(server, now))
+    short = busiest(traffic)
+    if len(changes) > FINALISTS and len(short) < len(traffic) / 2:
+        best = _better(server, changes, short, _over(server, short, seed), seed, calls)[:FINALISTS]
+        changes = {each.change: changes[each.change] for each in best}
+    return _better(server, changes, traffic, now, seed, calls)
+
+
+def _changes(server: Server, now: Over) -> Iterator[tuple[str, Server]]:
     share = server.scheduling.window_share
-    changes: dict[str, Server] = {}
-    for window in {0.0, share / 2, min(0.1, share * 2)} - {share}:
-        changes[f"window_share = {window:g}"] = Change(window=window).server(server)
-    over = excess(simulate(server, traffic, seed), server)
-    for unit in sorted(over, key=lambda unit: -over[unit])[:3]:
-        if over[unit] > 0:
+    for window in sorted({0.0, share / 2, min(0.1, share * 2)} - {share}):
+        yield f"window_share = {window:g}", Change(window=window).server(server)
+    for unit in sorted(now.seconds, key=lambda unit: -now.seconds[unit])[:WEIGHED]:
+        if now.seconds[unit] > 0:
             weight = server.units[unit].facts.weight * 2
-            changes[f"weight of {unit} = {weight:g}"] = _weighed(server, unit, weight)
-    found = [
-        Tuning(told, before, sum(excess(simulate(other, traffic, seed), server).values()))
-        for told, other in changes.items()
-    ]
-    return sorted((t for t in found if t.after < before), key=lambda t: t.after)
+            yield f"weight of {unit} = {weight:g}", _weighed(server, unit, weight)
+
+
+def _better(
+    server: Server, changes: Mapping[str, Server], traffic: Traffic, now: Over, seed: int, calls: Calls
+) -> list[Tuning]:
+    """Those by which fewer seconds are over target, in the weights that there are; the best first."""
+    runs = calls(_over, [(other, traffic, seed, server) for other in changes.values()])
+    found = [Tuning(told, now.total, then.total) for told, then in zip(changes, runs, strict=True)]
+    return sorted((t for t in found if t.after < t.before), key=lambda t: t.after)
 
 
 def _weighed(server: Server, unit: str, weight: float) -> Server:
     old = server.units[unit]
     units = {**server.units, unit: replace(old, facts=replace(old.facts, weight=weight))}
     return replace(server, units=units)
+
+
+def _over(server: Server, traffic: Traffic, seed: int, judged_by: Server | None = None) -> Over:
+    """By the weights of `judged_by`, where the server's own are what is tried."""
+    results = simulate(server, traffic, seed)
+    return Over(excess(results, judged_by or server), len(results.notes))
 
 
 def excess(results: Results, server: Server) -> dict[str, float]:

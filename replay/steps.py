@@ -88,12 +88,12 @@ class Step:
 
 
 def upper_quantile(values: Floats, share: float) -> float:
-    """The order statistic that the `share` quantile is below with 95 % confidence; inf when there is none.
+    """The order statistic that the `share` quantile is below with 95 % confidence; inf when there is none."""
+    return float(np.sort(values)[rank(len(values), share) - 1]) if len(values) else math.inf
 
-    Its rank is ceil(share n + 1.645 sqrt(n share (1 - share))), the normal bound of a binomial's.
-    """
-    count = len(values)
-    if not count:
-        return math.inf
-    rank = math.ceil(share * count + CONFIDENCE * math.sqrt(count * share * (1 - share)))
-    return float(np.sort(values)[min(rank, count) - 1])
+
+def rank(count: int, share: float) -> int:
+    """Of that order statistic: ceil(share n + 1.645 sqrt(n share (1 - share))), the normal bound of a
+    binomial's; at most all."""
+    bound = share * count + CONFIDENCE * math.sqrt(count * share * (1 - share))
+    return min(count, math.ceil(bound))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from replay.atonce import Calls, in_turn
 from replay.capacity import Capacity, measure
 from replay.comparison import Comparison, compare
 from replay.cost import Cost, cost
@@ -52,28 +53,30 @@ class Study:
         return self.comparison.beyond or self.capacity.results.beyond
 
 
-def study(known: Basis, asked: Asked, *, workers: int = 1, told: Told = lambda said, step, of: None) -> Study:
+def study(
+    known: Basis, asked: Asked, *, calls: Calls = in_turn, told: Told = lambda said, step, of: None
+) -> Study:
     """Raises BadTrace for a change that names a model that is not there."""
     change, seed = asked.change, known.seed
     server, traffic = change.server(known.server), change.asked(known.traffic, known.seed)
     steps = 3 + 2 * asked.search + (asked.price is not None)
     told("comparing with the server as it was", 0, steps)
-    comparison, now = compare((known.server, known.traffic), (server, traffic), seed)
+    comparison, now = compare((known.server, known.traffic), (server, traffic), seed, calls)
     told("looking for the knee", 1, steps)
-    capacity = measure(server, traffic, seed, workers=workers)
+    capacity = measure(server, traffic, seed, calls=calls, known=now)
     told("checking the rules", 2, steps)
-    rules = tuple(checks(capacity, server, traffic, known.days))
+    rules = tuple(checks(capacity, server, known.days))
     better: tuple[PinStep, ...] | None = None
     tuned: tuple[Tuning, ...] = ()
     if asked.search:
         told("trying pins", 3, steps)
-        better = tuple(pins(server, traffic, seed))
+        better = tuple(pins(server, traffic, seed, calls))
         told("trying windows and weights", 4, steps)
-        tuned = tuple(tunings(server, traffic, seed))
+        tuned = tuple(tunings(server, traffic, seed, calls))
     money = None
     if asked.price is not None:
         told("working out what it costs", steps - 1, steps)
-        money = _cost(server, traffic, capacity, asked.price, seed)
+        money = _cost(server, traffic, capacity, asked.price, seed, calls)
     return Study(
         comparison=comparison,
         capacity=capacity,
@@ -86,6 +89,8 @@ def study(known: Basis, asked: Asked, *, workers: int = 1, told: Told = lambda s
     )
 
 
-def _cost(server: Server, traffic: Traffic, capacity: Capacity, price: float, seed: int) -> Cost:
+def _cost(
+    server: Server, traffic: Traffic, capacity: Capacity, price: float, seed: int, calls: Calls
+) -> Cost:
     results = simulate(server, traffic, seed, keep=True)
-    return cost(server, traffic, results, capacity.carrying_limit, price, seed)
+    return cost(server, traffic, results, capacity.carrying_limit, price, seed, calls)

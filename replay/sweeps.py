@@ -21,6 +21,13 @@ WARM_UP = 0.15
 LOWEST = 16
 """Steps after which a ramp whose first step fails is begun no lower."""
 
+MANY = 10_000
+"""Requests of a step near the knee: twice what bounds a p99 well, where a rate brings them sooner than time
+alone would tell."""
+
+TARGETS = 20
+"""Of the slowest class, that such a step lasts at least: a queue that grows shows by then."""
+
 Key = tuple[str, ServiceClass]
 
 
@@ -53,6 +60,14 @@ class Judged(Step):
         return all(part.stable(self.targets[key]) for key, part in self.parts.items())
 
 
+def dwell_of(server: Server, traffic: Traffic) -> Dwell:
+    """In the twin, with this traffic: by the clock where little comes, by requests where much does."""
+    usual, trace = Dwell(), traffic.trace
+    asked = np.unique(np.stack([trace.input_size, trace.service_class]), axis=1).T.tolist()
+    slowest = max(server.target(traffic.shapes[row].unit, ServiceClass(each)) for row, each in asked)
+    return replace(usual, many=MANY, least=min(usual.near, max(usual.least, TARGETS * slowest)))
+
+
 def first_rate(server: Server, traffic: Traffic, base: Results) -> float:
     """About a third of what the slots could do if all of their time were run time."""
     slots = sum(card.slots for card in server.cards)
@@ -64,14 +79,15 @@ def sweep(
     server: Server, traffic: Traffic, first: float, seed: int, dwell: Dwell | None = None
 ) -> list[Judged]:
     """One ramp, from `first` or below it: from a rate at which all targets hold, if there is one."""
-    ramp, number = Ramp(first, 1.0, dwell or Dwell()), 0
+    dwell = dwell or dwell_of(server, traffic)
+    ramp, number = Ramp(first, 1.0, dwell), 0
     while (asked := ramp.next()) is not None:
         rate, seconds = asked
         done = run_step(server, traffic, rate, seconds, seed * 1000 + number)
         number += 1
         ramp.observe(done)
         if len(ramp.steps) == 1 and not done.passes(1.0) and number < LOWEST:
-            ramp = Ramp(rate / 2, 1.0, dwell or Dwell())
+            ramp = Ramp(rate / 2, 1.0, dwell)
     return [judged for judged in ramp.steps if isinstance(judged, Judged)]
 
 

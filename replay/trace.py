@@ -25,6 +25,10 @@ class BadTrace(Exception):
     """The trace cannot be used; the message says which file and line, and what to do."""
 
 
+LONG, UNUSUAL = 60.0, 100.0
+"""A gap between arrivals that is told of: in seconds, and in means of all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What one request asked for, as far as a recording says. Requests that ask the same share one."""
@@ -38,9 +42,12 @@ class Kind:
     """Seconds from its arrival."""
     principal: str = ""
 
-    def sized(self, factor: float) -> Kind:
-        costs = tuple(max(1, round(cost * factor)) for cost in self.costs)
-        return replace(self, costs=costs, kv_tokens=round(self.kv_tokens * factor))
+    def sized(self, inputs: float, outputs: float) -> Kind:
+        """What its sequences hold beside their prompts is their answers'."""
+        costs = tuple(max(1, round(cost * inputs)) for cost in self.costs)
+        answers = max(0, self.kv_tokens - sum(self.costs))
+        kv_tokens = sum(costs) + round(answers * outputs) if self.kv_tokens else 0
+        return replace(self, costs=costs, kv_tokens=kv_tokens)
 
 
 UNSAID = -1
@@ -104,11 +111,14 @@ class Trace:
         outputs, clamped_out = _sizes(output_size if output_size is not None else np.zeros(count), count)
         if clamped_in + clamped_out:
             notes.append(f"{clamped_in + clamped_out} negative sizes are taken as 0")
+        notes += _gaps(times[order])
         names = tuple(dict.fromkeys(models))
         number = {model: index for index, model in enumerate(names)}
         codes = np.fromiter((number[model] for model in models), dtype=np.int32, count=count)
         sessions = np.full(count, NO_SESSION) if session is None else np.asarray(session, dtype=np.int64)
         sorted_times = times[order]
+        if (resolution := _resolution(sorted_times)) > 0:
+            notes.append(f"arrivals are known to {resolution:.3g} s only")
         return cls(
             name=name,
             arrived=sorted_times - sorted_times[0],
@@ -121,7 +131,7 @@ class Trace:
             row=order,
             kind=np.full(count, UNSAID),
             started=float(sorted_times[0]) if sorted_times[0] > FIRST_DATE else 0.0,
-            resolution=_resolution(sorted_times),
+            resolution=resolution,
             notes=tuple(notes),
         )
 
@@ -188,17 +198,23 @@ class Trace:
         codes = np.array([models.index(model) for model in told], dtype=np.int32)
         return replace(self, models=models, model=codes[self.model])
 
-    def sized(self, factor: float) -> Trace:
-        """Inputs and outputs `factor` times as large, at least 1 where there was something."""
+    def sized(self, inputs: float, outputs: float) -> Trace:
+        """Inputs and outputs so many times as large, at least 1 where there was something. Raises BadTrace
+        for a factor that is not positive."""
+        for name, factor in (("input", inputs), ("output", outputs)):
+            if not (factor > 0 and math.isfinite(factor)):
+                raise BadTrace(f"The {name} size scale {factor} is no positive number.")
+        if inputs == outputs == 1:
+            return self
 
-        def scaled(sizes: Ints) -> Ints:
+        def scaled(sizes: Ints, factor: float) -> Ints:
             return np.where(sizes > 0, np.maximum(1, np.rint(sizes * factor)), 0).astype(np.int64)
 
         return replace(
             self,
-            input_size=scaled(self.input_size),
-            output_size=scaled(self.output_size),
-            kinds=tuple(kind.sized(factor) for kind in self.kinds),
+            input_size=scaled(self.input_size, inputs),
+            output_size=scaled(self.output_size, outputs),
+            kinds=tuple(kind.sized(inputs, outputs) for kind in self.kinds),
         )
 
     def spread(self, seed: int) -> Trace:
@@ -252,6 +268,17 @@ def _sizes(sizes: Sequence[int] | Ints | Floats, count: int) -> tuple[Ints, int]
     found = np.asarray(sizes)
     assert len(found) == count
     return np.maximum(found, 0).astype(np.int64), int((found < 0).sum())
+
+
+def _gaps(times: Floats) -> list[str]:
+    """What is to be said of times at which nothing came for so long that something was off, or all were."""
+    gaps = np.diff(times)
+    if not len(gaps) or not (long := gaps > max(LONG, UNUSUAL * float(gaps.mean()))).any():
+        return []
+    longest = int(gaps.argmax())
+    since = times[longest] - times[0]
+    told = f"nothing came for more than {LONG:g} s {int(long.sum())} times"
+    return [f"{told}; longest for {gaps[longest]:.0f} s, {since:.0f} s after the begin"]
 
 
 def _resolution(times: Floats) -> float:

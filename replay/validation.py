@@ -62,6 +62,18 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """One configuration: p95 in seconds and loads, on the real engine and in the twin."""
+
+    name: str
+    real: float
+    twin: float
+    loads: tuple[int, int]
+    lag: float
+    """p99 of the sending, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Validation:
     """Stored beside plans; found again by the readings that its twin was made of."""
 
@@ -77,8 +89,8 @@ class Validation:
     capacity_error: float | None = None
     """Of what is served at most when everything comes at once."""
     tau: float | None = None
-    """Kendall's, over configurations."""
-    configurations: int = 0
+    """Kendall's, over configurations whose p95 differ by more than two real runs of the same do."""
+    tried: tuple[Tried, ...] = ()
 
     @property
     def missed(self) -> list[str]:
@@ -103,28 +115,51 @@ class Validation:
                 Errors(**{**e, "swaps": tuple(e["swaps"]), "peak_bytes": tuple(e["peak_bytes"])})
                 for e in told[name]
             )
-        return cls(**{**told, "devices": tuple(told["devices"])})
+        tried = tuple(Tried(**{**t, "loads": tuple(t["loads"])}) for t in told.get("tried", ()))
+        return cls(**{**told, "devices": tuple(told["devices"]), "tried": tried})
 
 
-def errors(real: Measured, twin: Measured) -> list[Errors]:
-    """Of all requests together first, then of each model that both were asked for."""
-    both = [model for model in real.answers.models if model in twin.answers.models]
-    return [_errors(model, real, twin) for model in (ALL, *both)]
+def errors(real: Measured, *twins: Measured) -> list[Errors]:
+    """Of all requests together first, then of each model that both were asked for. Of several runs of the
+    twin, each with luck of its own, the one in the middle counts, figure by figure."""
+    asked = twins[0].answers.models
+    return [_errors(m, real, twins) for m in (ALL, *(m for m in real.answers.models if m in asked))]
 
 
-def _errors(model: str, real: Measured, twin: Measured) -> Errors:
-    was, said = _rows(real.answers, model), _rows(twin.answers, model)
-    quantiles = {f"p{round(q * 100)}": _quantile(said, q) / _quantile(was, q) - 1 for q in (0.5, 0.95, 0.99)}
-    counts = (_of(real.swaps, model), _of(twin.swaps, model))
+def _errors(model: str, real: Measured, twins: Sequence[Measured]) -> Errors:
+    was = _rows(real.answers, model)
+    said = [_rows(twin.answers, model) for twin in twins]
+
+    def off(quantile: float) -> float:
+        return middle([_quantile(each, quantile) for each in said]) / _quantile(was, quantile) - 1
+
+    rates = [_rate(twin.answers, each) for twin, each in zip(twins, said, strict=True)]
+    answered = middle([float(np.isfinite(each).mean()) for each in said])
     return Errors(
         model=model,
         requests=len(was),
-        **quantiles,
-        throughput=_rate(twin.answers, said) / _rate(real.answers, was) - 1,
-        answered=float(np.isfinite(said).mean() - np.isfinite(was).mean()),
-        swaps=counts,
-        peak_bytes=(_peak(real, model), _peak(twin, model)),
+        p50=off(0.5),
+        p95=off(0.95),
+        p99=off(0.99),
+        throughput=middle(rates) / _rate(real.answers, was) - 1,
+        answered=answered - float(np.isfinite(was).mean()),
+        swaps=(_of(real.swaps, model), round(middle([_of(twin.swaps, model) for twin in twins]))),
+        peak_bytes=(_peak(real, model), round(middle([_peak(twin, model) for twin in twins]))),
     )
+
+
+def middle(values: Sequence[float]) -> float:
+    return float(np.median(values))
+
+
+def p95(run: Measured) -> float:
+    """Of what was answered, in seconds."""
+    return _quantile(run.answers.latency, 0.95)
+
+
+def served(run: Measured) -> float:
+    """Answers a second until the last one."""
+    return _rate(run.answers, run.answers.latency)
 
 
 def _rows(answers: Answers, model: str) -> Floats:
@@ -153,13 +188,21 @@ def _peak(measured: Measured, model: str) -> int:
     return measured.most_bytes if model == ALL else measured.peaks.get(model, 0)
 
 
-def kendall(one: Sequence[float], other: Sequence[float]) -> float:
-    """Tau-b: 1 when both rank alike, -1 when they rank in reverse; ties are corrected for (Kendall, 1945)."""
-    pairs = [(i, j) for i in range(len(one)) for j in range(i)]
+def kendall(one: Sequence[float], other: Sequence[float], noise: float = 0.0) -> float:
+    """Tau-b: 1 when both rank alike, -1 when they rank in reverse; ties are corrected for (Kendall, 1945).
+
+    Pairs of which the first differ by no larger a share than `noise` say nothing, and are left out.
+    """
+    pairs = [(i, j) for i in range(len(one)) for j in range(i) if _apart(one[i], one[j]) >= noise]
     signs = [(np.sign(one[i] - one[j]), np.sign(other[i] - other[j])) for i, j in pairs]
     agree = sum(float(a * b) for a, b in signs)
     untied = [sum(1 for pair in signs if pair[side]) for side in (0, 1)]
     return agree / math.sqrt(untied[0] * untied[1]) if all(untied) else math.nan
+
+
+def _apart(one: float, other: float) -> float:
+    """As a share of the smaller one."""
+    return abs(one - other) / max(min(one, other), 1e-9)
 
 
 def badge(validation: Validation | None, *, now: float, extrapolated: bool) -> Badge:

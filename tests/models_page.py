@@ -35,11 +35,12 @@ repository is enough. Nobody has compared the answers of an entry that is made s
 model's own card.
 
 **Real weights**: the model itself was compared with the reference. **Random weights**: a model of a few
-kilobytes with the same architecture was. Each difference is the largest of any number, in float32 on a CPU.
-*Batch* says whether a text gave the same among others as alone, within 1e-4. Where a family has no figures
-here, its tests hold its answers to the reference: the file is named. What has real weights here is what the
-starter pack carries; the other entries are read from a hub and have not been run where the project is
-built.
+kilobytes with the same architecture was. Each difference is the largest of any number, in float32 on a CPU;
+boxes are shares of their image; of texts it says whether they were equal. *Batch* says whether an input gave
+the same among others as alone, within 1e-4, where the test that compared ran both. The figures are what the
+tests of each family measured. What has real weights here is what the starter pack carries; the other entries
+are read from a hub and have not been run where the project is built. How their facts were looked up:
+[the catalogue](catalogue.md).
 """
 
 
@@ -70,9 +71,10 @@ def _family(name: str, specs: Sequence[ModelSpec], compared: Sequence[Mapping[st
 
 def _figures(said: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in said["versions"].items())
-    batch = "equal" if said["batch_equals_single"] else "differs"
+    batch = {True: "equal", False: "differs", None: ""}[said.get("batch_equals_single")]
+    apart = said.get("max_difference", "equal" if said.get("equal") else "differs")
     return (
-        f"| {said['model']} | {said['weights']} | {said['reference']} | {said.get('max_difference', '')} "
+        f"| {said['model']} | {said['weights']} | {said['reference']} | {apart} "
         f"| {said.get('cosine', '')} | {batch} | {versions}, {said['date']} |\n"
     )
 

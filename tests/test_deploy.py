@@ -17,7 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.config import Settings, declarations
+from engine.config import Settings
+from engine.declarations import declarations
 from tests import simulation
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,8 @@ import pytest
 from aiohttp.web import RouteDef
 
 from engine.catalog import Limits, ModelSpec, Profile
-from engine.config import Settings, declarations
+from engine.config import Settings
+from engine.declarations import declarations
 from web import errors
 from web.app import ROUTES
 from web.cli.docs import settings_page

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.config import Settings, SettingsError, declarations, load
+from engine.config import Settings, SettingsError, load
+from engine.declarations import declarations
 from engine.quantities import about, as_duration, as_size, seconds, size
 
 

@@ -21,11 +21,13 @@ from web.api import (
     extract,
     generate,
     health,
+    jobs,
     lines,
     models,
     openai,
     openapi,
     pools,
+    recommend,
     recordings,
     rerank,
     score,
@@ -42,6 +44,7 @@ from web.openapi import routes as openapi_routes
 from web.pages import home, reference
 from web.snapshots import Snapshots
 from web.tracing import wired as tracing
+from web.turnstile import TURNSTILE, Turnstile
 from web.wire.items import Limits
 
 _STATIC = Path(__file__).parent / "static"
@@ -67,6 +70,14 @@ ROUTES = (
     web.post("/v1/rerank", rerank.v1),
     web.post("/v2/rerank", rerank.v2),
     web.post("/v1/estimate", estimate.estimate),
+    web.post("/v1/recommend", recommend.recommend),
+    web.post("/v1/jobs", jobs.create),
+    web.get("/v1/jobs", jobs.list_jobs),
+    web.get("/v1/jobs/results/{ref}", jobs.results),
+    web.get("/v1/jobs/{job}", jobs.show),
+    web.post("/v1/jobs/{job}/cancel", jobs.cancel),
+    web.post("/v1/jobs/{job}/execute", jobs.execute),
+    web.post("/v1/jobs/{job}/repair", jobs.repair),
     *tei.ROUTES,
     *openai.ROUTES,
     web.post("/v1/pools", pools.create),
@@ -129,6 +140,7 @@ def make_app(engine: Engine) -> web.Application:
     app[POOLS] = pools.Pools()
     app[REFERENCE] = openapi_routes.of(ROUTES)
     app[SOCKETS] = WeakSet()
+    app[TURNSTILE] = Turnstile()
     app[login.DOOR] = login.Door()
     app.add_routes(ROUTES + console.ROUTES)
     if settings.base_path:  # a proxy may take the prefix away, or pass it on; probes come without it

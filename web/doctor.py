@@ -16,7 +16,8 @@ import psutil
 from packaging.requirements import Requirement
 
 from engine.catalog import Catalog, ModelSpec
-from engine.config import Settings, SettingsError, declarations
+from engine.config import Settings, SettingsError
+from engine.declarations import declarations
 from engine.devices.available import check_memory
 from engine.devices.host import core_quota, cores, memory_limit
 from engine.parts import wrong_pins

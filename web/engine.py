@@ -96,6 +96,10 @@ class Engine(Protocol):
         """The clock of deadlines: the event loop's."""
         ...
 
+    async def need(self, model: str) -> None:
+        """Where the catalogue is open, make an entry for a repository that it does not know."""
+        ...
+
     async def submit(self, request: Request) -> Response:
         """Cancelled when the caller leaves; holds the request's deadline itself."""
         ...

@@ -25,6 +25,18 @@ class MethodNotAllowed(EngineError):
     code = "METHOD_NOT_ALLOWED"
 
 
+class NotOffered(EngineError):
+    """This server has no such thing; a cluster with a control plane has."""
+
+    code = "NOT_IMPLEMENTED"
+
+
+class ResultGone(EngineError):
+    """This address of results is over, or its results are; ask the job for its new ones."""
+
+    code = "RESULT_NOT_FOUND"
+
+
 STATUS: Mapping[type[EngineError], int] = {
     errors.InvalidInput: 400,
     errors.InputTooLong: 400,
@@ -35,6 +47,8 @@ STATUS: Mapping[type[EngineError], int] = {
     errors.UnknownRecording: 404,
     errors.UnknownFile: 404,
     NotFound: 404,
+    NotOffered: 404,
+    ResultGone: 404,
     MethodNotAllowed: 405,
     # Not 504: the published client would send the request again until its whole budget is spent.
     errors.DeadlineExceeded: 408,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
-from aiohttp import web
+from aiohttp import hdrs, web
 from anyio import CapacityLimiter, to_process
 
 from engine.errors import BodyTooLarge, DeadlineExceeded, InvalidInput
 from engine.requests import Item
-from web.wire import forms
+from web.wire import counted, forms
 from web.wire.bodies import Asked
 from web.wire.decoding import Body
 from web.wire.forms import Form
@@ -22,11 +22,22 @@ from web.wire.pieces import SLICE_BYTES
 LARGE_BYTES = 8 * 2**20
 """A JSON body over this is parsed in a child: parsing holds the interpreter for all its length."""
 DENSE = 50_000
-"""So is one with so many maps, however short: they take a hundred times their bytes."""
+"""So is a body of either form with so many lists and maps, however short: they take a hundred times their
+bytes."""
 STALL = 30.0
 """A body that stops arriving for so many seconds is given up."""
 
 Reader = Callable[[Body, Form, Limits], Asked]
+
+_ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+"""What the HTTP library undoes, or refuses where this machine cannot. Any other it passes on as it came."""
+
+
+def check_encoding(request: web.Request) -> None:
+    """Raises InvalidInput for a body in an encoding that nobody undoes: it is not what it seems."""
+    said = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
+    if said not in _ENCODINGS:
+        raise InvalidInput(f"Content-Encoding is gzip, deflate, br or zstd, or left out; not {said[:100]!r}.")
 
 
 class Intake:
@@ -60,6 +71,7 @@ class Intake:
 
     async def _body(self, request: web.Request) -> Body:
         """Counts what arrives, decompressed: no length that was declared is believed."""
+        check_encoding(request)
         body = bytearray()
         while True:
             try:
@@ -82,7 +94,8 @@ class Intake:
             )
 
     async def _decoded(self, body: Body, form: Form, reader: Reader) -> Asked:
-        if form is Form.MSGPACK or (len(body) <= LARGE_BYTES and body.count(b"{") <= DENSE):
+        small = form is Form.MSGPACK or len(body) <= LARGE_BYTES
+        if small and counted.containers(body, form) <= DENSE:
             return reader(body, form, self._limits)
         asked, runs = await to_process.run_sync(
             _in_runs, reader, body, form, self._limits, cancellable=True, limiter=self._children

@@ -18,6 +18,7 @@ from web.access.guard import guarded
 from web.ended import PROBES
 from web.keys import ARRIVED, ENGINE, REQUEST_ID, SPAN, TRACING
 from web.tracing.life import Moments
+from web.turnstile import paced
 from web.wire import forms
 
 log = logging.getLogger(__name__)
@@ -149,5 +150,5 @@ async def common_headers(request: web.Request, response: web.StreamResponse) -> 
     said.setdefault(hdrs.CACHE_CONTROL, "no-store")
 
 
-MIDDLEWARES = (named, refusing, hosted, cors.cors, same_site, guarded, draining)
+MIDDLEWARES = (named, paced, refusing, hosted, cors.cors, same_site, guarded, draining)
 """Outermost first."""

@@ -14,6 +14,9 @@ from engine.access.principals import Kind, Principal
 from engine.actors.messages import Event
 from engine.events import BatchDone, RequestDone
 
+KNOWN = (f"{Kind.KEY}:", f"{Kind.USER}:")
+"""How the principals begin whose use is counted."""
+
 RECENT = 4096
 """Batches whose time is remembered for the requests that were in them."""
 
@@ -41,7 +44,7 @@ class Usage:
             self._seconds[event.batch] = event.seconds / max(1, event.jobs)
             if len(self._seconds) > RECENT:
                 del self._seconds[next(iter(self._seconds))]
-        elif isinstance(event, RequestDone) and event.principal.startswith((f"{Kind.KEY}:", f"{Kind.USER}:")):
+        elif isinstance(event, RequestDone) and event.principal.startswith(KNOWN):
             self._count(event)
 
     def _count(self, done: RequestDone) -> None:

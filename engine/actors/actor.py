@@ -8,7 +8,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, TypeVarTuple
-from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
@@ -36,39 +35,52 @@ class Reply(Generic[T]):
     `closing` is called when it is answered or failed: what else the asker listens to ends then too.
     """
 
+    __slots__ = ("_answer", "_answered", "_closing", "_list", "closed", "error")
+
     def __init__(self, closing: Callable[[], None] | None = None) -> None:
         self.closed = False
         self._closing = closing
         self.error: Exception | None = None
         """What the asker was told instead of an answer."""
         self._answered = anyio.Event()
-        self._outcome: Callable[[], T]
+        self._answer: T
+        self._list: dict[Reply[Any], None] = {}
+
+    def listed(self, unanswered: dict[Reply[Any], None]) -> None:
+        """Put it on this list, until it is closed."""
+        unanswered[self] = None
+        self._list = unanswered
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        self.closed = True
+        self._list.pop(self, None)
 
     def resolve(self, value: T) -> None:
-        self._close(lambda: value)
+        if not self.closed:
+            self._answer = value
+            self._close()
 
     def fail(self, error: Exception) -> None:
-        def outcome() -> T:
-            raise error
-
         if not self.closed:
             self.error = error
-        self._close(outcome)
+            self._close()
 
-    def _close(self, outcome: Callable[[], T]) -> None:
-        if not self.closed:
-            self.closed, self._outcome = True, outcome
-            self._answered.set()
-            if self._closing is not None:
-                self._closing()
+    def _close(self) -> None:
+        self.leave()
+        self._answered.set()
+        if self._closing is not None:
+            self._closing()
 
     def __await__(self) -> Generator[Any, Any, T]:
         try:
             yield from self._answered.wait().__await__()
         finally:
             # A cancelled asker leaves no work behind: queues skip closed replies.
-            self.closed = True
-        return self._outcome()
+            self.leave()
+        if self.error is not None:
+            raise self.error
+        return self._answer
 
 
 class Address(Protocol[M_contra]):
@@ -89,7 +101,7 @@ class Mailbox(Generic[M]):
         self._letters: deque[M] = deque()
         self._arrived: anyio.Event | None = None
         self._closed = False
-        self._unanswered: WeakSet[Reply[Any]] = WeakSet()
+        self._unanswered: dict[Reply[Any], None] = {}
 
     def __len__(self) -> int:
         return len(self._letters)
@@ -98,7 +110,8 @@ class Mailbox(Generic[M]):
         if self._closed:
             raise Stopped(type(message).__name__)
         self._letters.append(message)
-        self.rouse()
+        if self._arrived is not None:
+            self.rouse()
 
     async def ask(
         self, request: Callable[Concatenate[Reply[T], P], M], /, *args: P.args, **kwargs: P.kwargs
@@ -113,9 +126,9 @@ class Mailbox(Generic[M]):
 
         Raises QueueFull when too many messages wait.
         """
-        if len(self) >= self._capacity:
+        if len(self._letters) >= self._capacity:
             raise QueueFull().after(0.1)
-        self._unanswered.add(reply)
+        reply.listed(self._unanswered)
         self.tell(message)
 
     async def receive(self) -> M | None:
@@ -157,6 +170,8 @@ class Actor(Generic[M]):
 
     def __init__(self, mailbox: Mailbox[M]) -> None:
         self.mailbox = mailbox
+        self.now = -math.inf
+        """When the messages at hand were taken up: those that lie there are handled as of one moment."""
         self._tasks: TaskGroup
         self._sleeping: list[float] = []
 
@@ -187,11 +202,12 @@ class Actor(Generic[M]):
                 while True:
                     self._arm(self.wake_at())
                     message = await self.mailbox.receive()
+                    self.now = anyio.current_time()
                     if message is not None:
                         self.handle(message)
                         for message in self.mailbox.burst(BURST):
                             self.handle(message)
-                    if anyio.current_time() >= self.wake_at():
+                    if self.now >= self.wake_at():
                         self.wake()
         finally:
             self.stop()

@@ -11,12 +11,11 @@ import anyio
 from engine.actors.actor import Address, Reply
 from engine.actors.messages import Estimate, Foresee, Spell, Submit, Tokenize
 from engine.adapters.family import Prepared
-from engine.catalog import ModelSpec
 from engine.errors import EngineError
 from engine.estimates import Costed
 from engine.going import Going, held_bytes
 from engine.preparation import Preparation
-from engine.requests import Request, Task, Usage
+from engine.requests import Task, Usage
 from engine.scheduling.rules import SchedulingRules
 from engine.units import Units
 
@@ -49,7 +48,7 @@ class Asides:
         preparation: Preparation,
         batcher: Address[Foresee],
         going: Callable[[Submit, float], Going],
-        bounded: Callable[[str, ModelSpec, Request], Awaitable[Sequence[Prepared | EngineError]]],
+        bounded: Callable[[Going], Awaitable[Sequence[Prepared | EngineError]]],
     ) -> None:
         self._units = units
         self._rules = rules
@@ -77,7 +76,7 @@ class Asides:
     async def _estimate(self, aside: Estimate) -> None:
         request = aside.request
         going = self._going(Submit(Reply(), request), anyio.current_time())  # nobody waits for an answer
-        prepared = await self._bounded(going.key, going.chosen, request)
+        prepared = await self._bounded(going)
         wrong = [ready.at(index) for index, ready in enumerate(prepared) if isinstance(ready, EngineError)]
         if wrong and request.task is not Task.EXTRACT:
             raise wrong[0]

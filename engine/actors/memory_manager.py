@@ -64,8 +64,7 @@ class MemoryManager(Actor[MemoryMessage]):
         return self._loading
 
     def handle(self, message: MemoryMessage) -> None:
-        now = anyio.current_time()
-        self._perform(self._decide(message, now))
+        self._perform(self._decide(message, self.now))
 
     def _decide(self, message: MemoryMessage, now: float) -> list[Effect]:
         custody = self.custody

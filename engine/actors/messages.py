@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from engine.actors.actor import Reply
 from engine.conversation import (
     Denied,
@@ -48,8 +50,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True):
     """edge -> router: one request; `deltas` gets its text as it is written.
 
     batcher -> router: the model that was asked (`degraded_from`) has no room; another may answer.
@@ -61,8 +62,7 @@ class Submit:
     degraded_from: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueue:
+class Enqueue(msgspec.Struct, frozen=True):
     """router -> batcher: a request whose items are prepared. `failed` are items that could not be."""
 
     reply: Reply[Response]
@@ -122,8 +122,7 @@ class Foresee:
     costed: Costed
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(msgspec.Struct, frozen=True):
     """batcher -> router: a request is over, and what it held is free again."""
 
     held_bytes: int

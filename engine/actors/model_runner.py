@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import cast
 
 import anyio
 from structlog.contextvars import bind_contextvars
 
 from engine.actors.actor import Actor, Address, Mailbox
-from engine.adapters.family import GenerativeModel, Model
+from engine.adapters.family import GenerativeModel, Interruptible, Model
 from engine.conversation import Finished, Idle, Outcome, Progress, Run
 from engine.devices.device import Device, DeviceLost
 from engine.errors import EngineError, RunnerCrashed
-from engine.execution import advance, execute
+from engine.execution import Wanted, advance, execute
 from engine.payloads import Payloads
 
 log = logging.getLogger(__name__)
@@ -70,11 +71,12 @@ class ModelRunner(Actor[Run]):
         self._batcher.tell(Idle(self._name))
 
     async def _batch(self, run: Run) -> Finished:
-        model = self._models[run.lease.unit, run.lease.device]
-        assert isinstance(model, Model)
+        model = cast(Model, self._models[run.lease.unit, run.lease.device])
         prepared = [self._payloads.prepared[job.payload] for job in run.jobs]
-        began, cost = anyio.current_time(), sum(job.cost for job in run.jobs)
-        wanted = [partial(self._payloads.wanted, job.id) for job in run.jobs]
+        began, cost = anyio.current_time(), sum([job.cost for job in run.jobs])
+        wanted: Wanted = ()
+        if isinstance(model, Interruptible):
+            wanted = [partial(self._payloads.wanted, job.id) for job in run.jobs]
         work = partial(execute, model, prepared, self._device, wanted)
         executed = await self._device.run(self._slot, model, cost, work)
         outcomes = []
@@ -95,8 +97,7 @@ class ModelRunner(Actor[Run]):
         )
 
     async def _quantum(self, run: Run) -> Finished:
-        model = self._models[run.lease.unit, run.lease.device]
-        assert isinstance(model, GenerativeModel)
+        model = cast(GenerativeModel, self._models[run.lease.unit, run.lease.device])
         joining = {job.id: self._payloads.prepared[job.payload] for job in run.jobs}
         began = anyio.current_time()
         cost = sum(job.cost for job in run.jobs) + len(run.running)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import assert_never
 
 import anyio
+import msgspec
 
 from engine.actors.actor import Actor, Address, Mailbox
 from engine.actors.asides import Aside, Asides, weight
@@ -27,10 +28,8 @@ from engine.actors.messages import (
     Submit,
     Tokenize,
 )
-from engine.actors.workbench import Made, Workbench
+from engine.actors.workbench import Benches, Made
 from engine.adapters.family import Prepared
-from engine.bounds import prepare_within
-from engine.catalog import ModelSpec
 from engine.conversation import Expected
 from engine.errors import DeadlineExceeded, EngineError, Paused, QueueFull, StillLoading
 from engine.events import RequestDone
@@ -38,7 +37,7 @@ from engine.going import Going, check, held_bytes
 from engine.orders import EVERY_MODEL
 from engine.payloads import Payloads
 from engine.preparation import Preparation
-from engine.requests import Request, Task, Usage
+from engine.requests import Task, Usage
 from engine.scheduling.companions import Companions
 from engine.scheduling.rules import SchedulingRules
 from engine.units import Units, base
@@ -89,8 +88,8 @@ class Router(Actor[RouterMessage]):
         self._holds: Holds[int] = Holds(intake.max_hold)
         self._preparing: dict[int, Going] = {}
         self._drains: list[Drain] = []
-        self._workbench = Workbench(preparation, intake.workers, self._prepared)
-        self._asides = Asides(units, rules, preparation, batcher, self._going, self._bounded)
+        self._benches = Benches(preparation, intake.workers, self.spawn)
+        self._asides = Asides(units, rules, preparation, batcher, self._going, self._benches.made)
         self.paused: set[str] = set()
         self.held_bytes = 0
         self.preparing_items = 0
@@ -126,7 +125,7 @@ class Router(Actor[RouterMessage]):
                 drain.reply.resolve(None)
 
     def _receive(self, submit: Submit) -> None:
-        request, now = submit.request, anyio.current_time()
+        request, now = submit.request, self.now
         try:
             going = self._going(submit, now)
             self._admit(going.size, len(request.items))
@@ -143,8 +142,8 @@ class Router(Actor[RouterMessage]):
         preparer = self._preparation.ready(going.key, going.chosen)
         if preparer is None:
             self.spawn(self._prepare, receipt, going)
-        elif self._workbench.add(receipt, going, preparer):
-            self.spawn(self._workbench.work)
+        else:
+            self._benches.hand(going, preparer, partial(self._prepared, receipt, going))
 
     def _going(self, submit: Submit, now: float) -> Going:
         request, units = submit.request, self._units
@@ -185,18 +184,19 @@ class Router(Actor[RouterMessage]):
 
     async def _prepare(self, receipt: int, going: Going) -> None:
         """The first for a model: its preparer may take a minute to make."""
-        made: Made
         try:
-            made = await self._bounded(going.key, going.chosen, going.submit.request)
+            preparer = await self._preparation.preparer(going.key, going.chosen)
         except Exception as error:
-            made = error
-        self._prepared(receipt, going, made)
+            self._prepared(receipt, going, error)
+        else:
+            self._benches.hand(going, preparer, partial(self._prepared, receipt, going))
 
     def _prepared(self, receipt: int, going: Going, made: Made) -> None:
         """It goes on to the batcher, or its caller is told what was wrong."""
         try:
             if isinstance(made, Exception):
                 raise made
+            going = self._grown(going, made)
             self._enqueue(going, made)
         except EngineError as error:
             self.held_bytes -= going.size
@@ -212,9 +212,19 @@ class Router(Actor[RouterMessage]):
             self._holds.drop(receipt)
             self._tell_drained()
 
-    async def _bounded(self, key: str, spec: ModelSpec, request: Request) -> list[Prepared | EngineError]:
-        preparer = await self._preparation.preparer(key, spec)
-        return await self._preparation.beside(partial(prepare_within, preparer, spec, request))
+    def _grown(self, going: Going, prepared: Sequence[Prepared | EngineError]) -> Going:
+        """By what was prepared, where that is more than what came, as the pixels of an image are: it passes
+        the first gate by its new size. Raises QueueFull."""
+        more = sum([p.nbytes for p in prepared if isinstance(p, Prepared)]) - going.size
+        if more <= 0:
+            return going
+        self.held_bytes -= going.size
+        try:
+            self._admit(going.size + more, 0)
+        finally:
+            self.held_bytes += going.size
+        self.held_bytes += more
+        return msgspec.structs.replace(going, size=going.size + more)
 
     def _enqueue(self, going: Going, prepared: Sequence[Prepared | EngineError]) -> None:
         """Items become jobs. A bad item fails encode, score and generate; on extract it fails alone."""
@@ -226,7 +236,7 @@ class Router(Actor[RouterMessage]):
         jobs = going.jobs(number, prepared, self._units.facts(going.unit).targets, self._rules.targets)
         for job, ready in jobs:
             self._payloads.prepared[job.id] = ready
-        usages = tuple(Usage() if isinstance(p, EngineError) else p.usage for p in prepared)
+        usages = tuple([Usage() if isinstance(p, EngineError) else p.usage for p in prepared])
         self._batcher.tell(
             Enqueue(
                 reply=submit.reply,
@@ -234,7 +244,7 @@ class Router(Actor[RouterMessage]):
                 number=number,
                 model=spec.id,
                 unit=going.unit,
-                jobs=tuple(job for job, _ in jobs),
+                jobs=tuple([job for job, _ in jobs]),
                 usages=usages,
                 failed=failed,
                 prepare_seconds=now - going.received,

@@ -1,134 +1,194 @@
-"""The open requests: which jobs belong to whom, what came back so far, and when a request is whole."""
+"""The table of replies: every open request from its admission to its end, and who is told then."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
-from engine.actors.messages import Enqueue
-from engine.errors import EngineError
-from engine.events import RequestDone
-from engine.requests import Chosen, Delta, Generated, Output, Response, Task, Timing, Usage
+from engine.actors.actor import Address
+from engine.actors.holds import Holds
+from engine.actors.messages import Drain, Enqueue, Event, Let, Submit
+from engine.actors.open import Open
+from engine.conversation import Outcome, Progress
+from engine.errors import DeadlineExceeded, EngineError, InputTooLong, QueueFull, StillLoading, Stopped
+from engine.events import JobsDropped
+from engine.payloads import Payloads
+from engine.scheduling.effects import Batch, Dropped
+from engine.scheduling.lanes import Job
 
 
-@dataclass(slots=True)
-class Open:
-    """One request between its admission and its end."""
+class Table:
+    """A part of the batcher's. Each request in it is answered or failed, forgotten and counted once."""
 
-    enqueued: Enqueue
-    cold: bool
-    outputs: dict[int, Output | EngineError] = field(default_factory=dict)
-    ended: int = 0
-    first_started: float | None = None
-    last_finished: float = 0.0
-    load_seconds: float = 0.0
-    output_tokens: int = 0
-    device: str = ""
-    batches: dict[int, int] = field(default_factory=dict)
+    def __init__(
+        self,
+        max_hold: float,
+        payloads: Payloads,
+        router: Address[Let | Submit],
+        observers: Sequence[Address[Event]],
+    ) -> None:
+        self._payloads = payloads
+        payloads.wanted = self.awaited
+        self._router = router
+        self._observers = observers
+        self._open: dict[str, Open] = {}
+        self._open_of: Counter[str] = Counter()
+        """Open requests of each unit."""
+        self._draining: list[Drain] = []
+        self._holds: Holds[str] = Holds(max_hold)
+        self._freed_bytes = 0
 
-    @property
-    def closed(self) -> bool:
-        """Nobody waits any more: it was answered, or the asker left."""
-        return self.enqueued.reply.closed
+    def add(self, enqueue: Enqueue, cold: bool) -> Open:
+        request = self._open[enqueue.number] = Open(enqueue, cold, len(enqueue.jobs))
+        self._open_of[enqueue.unit] += 1
+        self._holds.add(enqueue.number, enqueue.received)
+        return request
 
-    @property
-    def over(self) -> bool:
-        """No job of it is in the queue or in a runner."""
-        return self.ended == len(self.enqueued.jobs)
+    def wanted(self, job: Job) -> bool:
+        """Whether anybody still waits for it."""
+        request = self._open.get(job.request)
+        return request is not None and not request.closed
 
-    def started(self, batch: int, jobs: int, device: str, ready_at: float, now: float) -> None:
-        """Some of its jobs went into a batch. `ready_at` is when its unit last became ready."""
-        if self.first_started is None:
-            self.first_started = now
-            if self.cold:
-                self.load_seconds = max(0.0, min(now, ready_at) - self._queued_at)
-        self.device = device
-        self.batches[batch] = jobs
+    def awaited(self, job: str) -> bool:
+        """For a runner in the middle of it: a document that nobody waits for is given up."""
+        request = self._open.get(job.partition("/")[0])
+        return request is not None and not request.closed
 
-    @property
-    def _queued_at(self) -> float:
-        return self.enqueued.received + self.enqueued.prepare_seconds
+    def start(self, batch: Batch, ready_at: float, now: float) -> None:
+        """A batch begins. `ready_at` is when its unit last became ready."""
+        run = batch.run
+        for number, jobs in Counter([job.request for job in batch.jobs]).items():
+            self._open[number].started(run.id, jobs, run.lease.device, ready_at, now)
 
-    def take(self, index: int, output: Output | EngineError) -> None:
-        """One job is done. On encode, score and generate the first error is the whole request's."""
-        self.outputs[index] = output
-        if isinstance(output, Generated):
-            self.output_tokens += len(output.token_ids)
-        if isinstance(output, EngineError) and self.enqueued.request.task is not Task.EXTRACT:
-            self.fail(output.at(index))
+    def stream(self, progress: Iterable[Progress]) -> None:
+        """Pieces of text for those who read along."""
+        for piece in progress:
+            if request := self._open.get(piece.job.partition("/")[0]):
+                request.stream(piece.text, piece.tokens, piece.chosen)
 
-    def stream(self, text: str, tokens: int, chosen: tuple[Chosen, ...]) -> None:
-        """A piece of text for whoever reads along."""
-        if self.enqueued.deltas is not None and not self.closed:
-            self.enqueued.deltas.send_nowait(Delta(text, tokens, chosen=chosen))
+    def take(self, outcomes: Sequence[Outcome], now: float) -> None:
+        """Jobs that came to their end in a batch."""
+        for outcome in outcomes:
+            number, _, index = outcome.job.partition("/")
+            request = self._open.get(number)
+            if request is None:
+                continue
+            request.last_finished = now
+            if outcome.failure is not None:
+                request.take(int(index), outcome.failure.error())
+            else:
+                assert outcome.output is not None
+                request.take(int(index), self._payloads.outputs[outcome.output])
+            self._ended(request, outcome.job, now)
 
-    def fail(self, error: EngineError) -> None:
-        self.enqueued.reply.fail(error)
+    def drop(self, dropped: Dropped, now: float) -> None:
+        """Jobs that left the queue without running."""
+        for unit, jobs in Counter(job.unit for job in dropped.jobs).items():
+            self.observe(JobsDropped(unit, dropped.reason, jobs))
+        for job in dropped.jobs:
+            if request := self._open.get(job.request):
+                if dropped.reason == "expired":
+                    request.fail(DeadlineExceeded())
+                self._ended(request, job.id, now)
 
-    def answer(self, timing: Timing) -> None:
-        """All of it is there."""
-        enqueued = self.enqueued
-        outputs = {**enqueued.failed, **self.outputs} if enqueued.failed else self.outputs
-        enqueued.reply.resolve(
-            Response(
-                model=enqueued.model,
-                outputs=tuple([outputs[i] for i in range(len(enqueued.request.items))]),
-                usage=self._usage(),
-                timing=timing,
-                cold=self.cold,
-                device=self.device,
-                degraded_from=enqueued.degraded_from,
-            )
-        )
+    def fail(self, jobs: Sequence[Job], error: EngineError, now: float) -> None:
+        """Jobs that nothing can run."""
+        for job in jobs:
+            request = self._open.get(job.request)
+            if request is None:
+                continue
+            if isinstance(error, InputTooLong):  # said of this job, not of its whole lane
+                request.take(int(job.id.partition("/")[2]), error)
+            else:
+                request.fail(error)
+            self._ended(request, job.id, now)
 
-    def _usage(self) -> Usage:
-        usages = self.enqueued.usages
-        if len(usages) == 1 and not self.output_tokens:
-            return usages[0]
-        return sum(usages, Usage()) + Usage(output_tokens=self.output_tokens)
+    def refuse(self, request: Open, error: EngineError, now: float) -> None:
+        """None of its jobs is let in."""
+        for job in request.enqueued.jobs:
+            self._payloads.drop(job.id)
+        request.fail(error)
+        self.end(request, now)
 
-    def timing(self, now: float) -> Timing:
-        """Where its time went. Jobs of one request overlap: run is from its first batch to its last."""
-        enqueued = self.enqueued
-        started = self.first_started if self.first_started is not None else now
-        return Timing(
-            prepare=enqueued.prepare_seconds,
-            queue=max(0.0, started - self._queued_at - self.load_seconds),
-            load=self.load_seconds,
-            run=max(0.0, self.last_finished - started),
-            total=now - enqueued.received,
-        )
+    def degrade(self, enqueue: Enqueue, model: str) -> None:
+        """Another model answers instead. The request goes back to be prepared for that one."""
+        for job in enqueue.jobs:
+            self._payloads.drop(job.id)
+        self._close(enqueue)
+        self.let_go()
+        request = replace(enqueue.request, model=model, profile=None)
+        self._router.tell(Submit(enqueue.reply, request, enqueue.deltas, degraded_from=enqueue.model))
 
-    def done(self, outcome: str, timing: Timing) -> RequestDone:
-        enqueued, request, jobs = self.enqueued, self.enqueued.request, self.enqueued.jobs
-        if outcome == "ok" and enqueued.degraded_from:
-            outcome = "degraded"
-        return RequestDone(
-            request=request.id,
-            model=enqueued.model,
-            task=request.task,
-            service_class=jobs[0].service_class if jobs else 0,
-            session=request.session,
-            arrived=enqueued.received,
-            outcome=outcome,
-            items=len(request.items),
-            cost=sum([job.cost for job in jobs]),
-            input_tokens=sum([usage.input_tokens for usage in enqueued.usages]),
-            output_tokens=self.output_tokens,
-            prepare_seconds=timing.prepare,
-            queue_seconds=timing.queue,
-            load_seconds=timing.load,
-            run_seconds=timing.run,
-            total_seconds=timing.total,
-            cold=self.cold,
-            device=self.device,
-            batches=tuple(self.batches.items()),
-            principal=request.principal,
-            unit=enqueued.unit,
-            costs=tuple([job.cost for job in jobs]),
-            kv_tokens=sum([job.kv_tokens for job in jobs]),
-            deadline_seconds=request.deadline - enqueued.received,
-            degraded_from=enqueued.degraded_from,
-            bytes_in=enqueued.held_bytes,
-            profile=request.profile,
-            truncated=sum([usage.truncated for usage in enqueued.usages]),
-        )
+    def end(self, request: Open, now: float) -> None:
+        """None of its jobs is under way any more: answer, forget it, tell who counts."""
+        outcome, timing = self._outcome(request, now), request.timing(now)
+        if outcome == "ok":
+            request.answer(timing)
+        self._close(request.enqueued)
+        self.observe(request.done(outcome, timing))
+
+    def expire(self, warm: Collection[str], now: float) -> Sequence[str]:
+        """Requests that waited as long as one may, and of which nothing has run yet, fail. Their units."""
+        units: dict[str, None] = {}
+        for number in self._holds.take_due(now):
+            request = self._open.get(number)
+            if request is None or request.first_started is not None:
+                continue
+            unit = request.enqueued.unit
+            units[unit] = None
+            request.fail(QueueFull().after(1.0) if unit in warm else StillLoading().after(1.0))
+        return tuple(units)
+
+    def due_at(self) -> float:
+        """When `expire` should be called."""
+        return self._holds.due_at()
+
+    def drain(self, drain: Drain) -> None:
+        """Answered when no request for its units is open any more."""
+        self._draining.append(drain)
+        self._drained()
+
+    def stop(self) -> None:
+        """Whoever still waits is told, and whoever reads a stream comes to its end."""
+        for request in self._open.values():
+            request.fail(Stopped().after(1.0))
+
+    def observe(self, event: Event) -> None:
+        for observer in self._observers:
+            observer.tell(event)
+
+    def let_go(self) -> None:
+        """The router is told what those held that have ended since it was told the last time."""
+        if self._freed_bytes:
+            self._router.tell(Let(self._freed_bytes))
+            self._freed_bytes = 0
+
+    def _ended(self, request: Open, job: str, now: float) -> None:
+        self._payloads.drop(job)
+        request.under_way -= 1
+        if not request.under_way:
+            self.end(request, now)
+
+    def _outcome(self, request: Open, now: float) -> str:
+        if not request.closed:
+            return "ok"
+        error = request.enqueued.reply.error
+        if isinstance(error, EngineError):
+            return error.code
+        return "DEADLINE_EXCEEDED" if now >= request.enqueued.request.deadline else "CANCELLED"
+
+    def _close(self, enqueue: Enqueue) -> None:
+        """Nothing of it is here any more."""
+        del self._open[enqueue.number]
+        self._holds.drop(enqueue.number)
+        self._freed_bytes += enqueue.held_bytes
+        self._open_of[enqueue.unit] -= 1
+        if not self._open_of[enqueue.unit]:
+            del self._open_of[enqueue.unit]
+            self._drained()
+
+    def _drained(self) -> None:
+        for drain in [d for d in self._draining if not any(unit in self._open_of for unit in d.units)]:
+            self._draining.remove(drain)
+            drain.reply.resolve(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from prometheus_client import (
@@ -20,26 +20,11 @@ from prometheus_client.registry import Collector
 
 from engine.actors.actor import Actor, Mailbox
 from engine.actors.messages import TelemetryMessage
+from engine.actors.tallies import SECONDS, Tallies
 from engine.events import AnswerEncoded, BatchDone, JobsDropped, RequestDone, ResidencyChanged
-from engine.requests import ServiceClass
 from engine.view import EngineView
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 COST = tuple(4**n for n in range(1, 12))
-
-STAGES = ("prepare", "queue", "load", "run", "total")
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """What requests of one model, task and outcome are counted on."""
-
-    requests: Counter
-    items: Counter
-    tokens_in: Counter
-    tokens_out: Counter
-    truncated: Counter
-    stages: tuple[tuple[str, Histogram], ...]
 
 
 class Telemetry(Actor[TelemetryMessage]):
@@ -53,18 +38,8 @@ class Telemetry(Actor[TelemetryMessage]):
         """Changes by unit and event."""
         self.device_seconds: dict[str, float] = defaultdict(float)
         """Seconds that slots were held, by device."""
-        self._lines: dict[tuple[str, str, str], _Lines] = {}
-        self._requests = self._counter("requests", "Requests by outcome", "model", "task", "outcome")
-        self._stage = self._histogram(
-            "stage_seconds", "Seconds of a request by stage", SECONDS, "model", "stage"
-        )
-        self._answered = self._histogram(
-            "class_seconds", "Seconds of an answered request, by class", SECONDS, "class"
-        )
-        self._classes = {c: self._answered.labels(c.name.lower()) for c in ServiceClass}
-        self._tokens = self._counter("tokens", "Tokens in and out", "model", "direction")
-        self._items = self._counter("items", "Items answered", "model")
-        self._truncated = self._counter("truncated", "Inputs that were cut to the model's length", "model")
+        self._tallies = Tallies()
+        self.registry.register(self._tallies)
         self._device = self._counter("device_seconds", "Seconds that slots were held", "unit", "device")
         self._cost = self._histogram("batch_cost", "Cost of a batch in the model's unit", COST, "unit")
         self._jobs = self._counter("batch_jobs", "Jobs that ran", "unit")
@@ -87,9 +62,10 @@ class Telemetry(Actor[TelemetryMessage]):
     def handle(self, message: TelemetryMessage) -> None:
         match message:
             case RequestDone():
-                self._count_request(message)
+                self.totals[message.outcome] += 1
+                self._tallies.count(message)
             case AnswerEncoded():
-                self._stage.labels(message.model, "encode").observe(message.seconds)
+                self._tallies.encoded(message.model, message.seconds)
             case BatchDone():
                 self.device_seconds[message.device] += message.seconds
                 self._device.labels(message.unit, message.device).inc(message.seconds)
@@ -107,36 +83,6 @@ class Telemetry(Actor[TelemetryMessage]):
                     self._loading.labels(message.unit).observe(message.seconds)
             case _:
                 assert_never(message)
-
-    def _count_request(self, done: RequestDone) -> None:
-        # A name that no entry has is the caller's: as a label it would let callers grow this without end.
-        model = "unknown" if done.outcome == "MODEL_NOT_FOUND" else done.model
-        self.totals[done.outcome] += 1
-        key = (model, done.task, done.outcome)
-        if key not in self._lines:  # looking labels up costs more than counting, and each request counts ten
-            self._lines[key] = self._make_lines(*key)
-        lines = self._lines[key]
-        lines.requests.inc()
-        if done.outcome not in ("ok", "degraded"):
-            return
-        lines.items.inc(done.items)
-        lines.tokens_in.inc(done.input_tokens)
-        lines.tokens_out.inc(done.output_tokens)
-        self._classes[ServiceClass(done.service_class)].observe(done.total_seconds)
-        if done.truncated:
-            lines.truncated.inc(done.truncated)
-        for stage, line in lines.stages:
-            line.observe(getattr(done, stage))
-
-    def _make_lines(self, model: str, task: str, outcome: str) -> _Lines:
-        return _Lines(
-            requests=self._requests.labels(model, task, outcome),
-            items=self._items.labels(model),
-            tokens_in=self._tokens.labels(model, "in"),
-            tokens_out=self._tokens.labels(model, "out"),
-            truncated=self._truncated.labels(model),
-            stages=tuple((f"{stage}_seconds", self._stage.labels(model, stage)) for stage in STAGES),
-        )
 
     def exposition(self, view: Callable[[], EngineView], accepting: bool) -> bytes:
         """Everything in Prometheus' text format: what was counted, and what one look shows now."""

@@ -1,7 +1,8 @@
 """Text generation by any decoder of transformers that uses its attention interface and `position_ids`.
 
-Llama, SmolLM, Qwen 2 and 3, Mistral, Gemma 3 and their like. Recurrent and soft-capped attention, and
-rotary scaling that depends on the longest neighbour, are refused at load rather than served wrongly.
+Llama, SmolLM, Qwen 2 and 3, Mistral, Gemma 2 and 3, Phi 3 and 4, Granite, OLMo 2 and their like. Recurrent
+attention, and rotary scaling that depends on the longest neighbour, are refused at load rather than served
+wrongly.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,6 +30,9 @@ from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import GenerateOptions, Item, Options, Task, Usage
 
+if TYPE_CHECKING:
+    from engine.adapters.generation.eyes import Eyes
+
 CHUNK = 512
 """Prompt tokens of one step, where the catalogue entry has no `max_batch_cost`."""
 RUNNING = 16
@@ -41,33 +45,36 @@ class CausalLM:
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         """Workspace is a constant: however long the prompts, a step takes no more than a chunk of them."""
-        config = _text_config(spec, path)
+        config = text_config_of(spec, path)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
-        shape = _shape(config, dtype)
+        shape = shape_of(config, dtype)
         heads = config.num_attention_heads * shape.head_dim
         # Live at once in a layer: residual and normed input, query, key, value and their rotated
         # copies, attention's output; or the two halves of the feed-forward layer and their product.
         values = 4 * config.hidden_size + 4 * heads + max(3 * config.intermediate_size, 2 * heads)
         row = values * dtype.itemsize
-        mask = 5 * _context(spec, config)  # boolean, and as SDPA expands it
+        context = context_of(spec, config)
+        mask = 5 * context  # boolean, and as SDPA expands it
+        if getattr(config, "attn_logit_softcapping", None):
+            mask += 3 * 4 * config.num_attention_heads * context  # scores, capped scores, chances
         logits = 4 * 4 * config.vocab_size  # float32: as they came, adjusted, as chances, summed up
         running = spec.limits.max_running or RUNNING
         return Footprint(
             weights_bytes=weights.weights_bytes(path, dtype),
-            workspace_base=_chunk(spec) * (row + mask) + running * (row + logits),
+            workspace_base=chunk_of(spec) * (row + mask) + running * (row + logits),
             kv_bytes_per_token=shape.bytes_per_token,
         )
 
     def preparer(self, spec: ModelSpec, path: Path) -> Prompts:
-        config = _text_config(spec, path)
-        context = _context(spec, config)
+        config = text_config_of(spec, path)
+        context = context_of(spec, config)
         chat = Chat(path, context, spec.trust_remote_code)
         size = int(config.vocab_size)
-        return Prompts(chat, context, Vocabulary(chat.backend, size, _eos(path, config)), size)
+        return Prompts(chat, context, Vocabulary(chat.backend, size, eos_of(path, config)), size)
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> Decoder:
-        config = _text_config(spec, path)
-        _refuse(config)
+        config = text_config_of(spec, path)
+        refuse(config, context_of(spec, config))
         dtype = weights.dtype_on(device, spec.dtype, path)
         model = weights.load(
             AutoModelForCausalLM, path, device, dtype, trust_remote_code=spec.trust_remote_code
@@ -76,7 +83,7 @@ class CausalLM:
         model.set_attn_implementation(kv.NAME)
         linear.pack(model)
         tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
-        decoder = Decoder(model, tokenizer, _shape(config, dtype), _eos(path, config), _chunk(spec))
+        decoder = Decoder(model, tokenizer, shape_of(config, dtype), eos_of(path, config), chunk_of(spec))
         decoder.warm()
         return decoder
 
@@ -88,8 +95,12 @@ class Prompts:
     than `max_new_tokens` gets what is left.
     """
 
-    def __init__(self, chat: Chat, context: int, vocabulary: Vocabulary, size: int) -> None:
+    def __init__(
+        self, chat: Chat, context: int, vocabulary: Vocabulary, size: int, eyes: Eyes | None = None
+    ) -> None:
+        """`eyes`: of a model that sees."""
         self._chat = chat
+        self._eyes = eyes
         self.cutter = Cutter(chat.backend)
         self._context = context
         self._vocabulary = vocabulary
@@ -106,7 +117,10 @@ class Prompts:
         self, item: Item, options: GenerateOptions, grammar: Grammar | None, at: int
     ) -> Prepared | EngineError:
         try:
-            ids = self._tokens(item, options, at)
+            shown = self._eyes.see(item.images) if self._eyes else []
+            ids = self._tokens(item, options, at, [each.spelled for each in shown])
+            if self._eyes:
+                self._eyes.check(ids, shown)
         except EngineError as error:
             return error.at(at)
         if not ids:
@@ -126,43 +140,47 @@ class Prompts:
             tuple(self._chat.special[stop] for stop in options.stop if stop in self._chat.special),
             grammar,
             None if options.top_logprobs is None else self._vocabulary.spelled,
+            glances=tuple(glance for each in shown for glance in each.glances),
         )
         return Prepared(
             cost=len(ids),
             payload=prompt,
-            nbytes=prompt.ids.nbytes,
-            usage=Usage(input_tokens=len(ids)),
-            kv_tokens=len(ids) + prompt.max_new_tokens,
+            nbytes=prompt.ids.nbytes + sum(glance.nbytes for glance in prompt.glances),
+            usage=Usage(input_tokens=len(ids), images=len(shown)),
+            kv_tokens=prompt.most_tokens + (self._eyes.kv_tokens(shown) if self._eyes else 0),
         )
 
-    def _tokens(self, item: Item, options: GenerateOptions, at: int) -> list[int]:
+    def _tokens(self, item: Item, options: GenerateOptions, at: int, pictures: Sequence[str]) -> list[int]:
+        """`pictures`: what stands in the prompt for each image."""
         if options.messages and item.text:
             raise InvalidInput("send a prompt or messages, not both")
+        if item.images and not self._eyes:
+            raise InvalidInput("this model takes text only; leave the images out")
         if options.messages:
-            return self._chat.conversation(options.messages, options.tools)
+            return self._chat.conversation(options.messages, options.tools, pictures)
         if item.tokens is not None:
             return known(item.tokens, self._size, at)
-        text = text_of(item, at)
-        return self._chat.raw(text) if options.raw else self._chat.prompt(text)
+        text = text_of(Item(text=item.text), at)
+        return self._chat.raw(text, pictures) if options.raw else self._chat.prompt(text, pictures)
 
 
-def _text_config(spec: ModelSpec, path: Path) -> Any:
+def text_config_of(spec: ModelSpec, path: Path) -> Any:
     config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=spec.trust_remote_code)
     return config.get_text_config()
 
 
-def _context(spec: ModelSpec, config: Any) -> int:
+def context_of(spec: ModelSpec, config: Any) -> int:
     """Tokens of prompt and answer together: the model's positions, or fewer if the entry says so."""
     positions = int(config.max_position_embeddings)
     return min(positions, spec.max_tokens or positions)
 
 
-def _chunk(spec: ModelSpec) -> int:
+def chunk_of(spec: ModelSpec) -> int:
     """Prompt tokens that one step may take."""
     return spec.limits.max_batch_cost or CHUNK
 
 
-def _shape(config: Any, dtype: torch.dtype) -> kv.Shape:
+def shape_of(config: Any, dtype: torch.dtype) -> kv.Shape:
     heads = config.num_attention_heads
     return kv.Shape(
         layers=config.num_hidden_layers,
@@ -172,7 +190,7 @@ def _shape(config: Any, dtype: torch.dtype) -> kv.Shape:
     )
 
 
-def _eos(path: Path, config: Any) -> frozenset[int]:
+def eos_of(path: Path, config: Any) -> frozenset[int]:
     """Tokens that end an answer: of the generation configuration, else of the model's."""
     ids = config.eos_token_id
     if (path / "generation_config.json").exists():
@@ -180,16 +198,17 @@ def _eos(path: Path, config: Any) -> frozenset[int]:
     return frozenset([ids] if isinstance(ids, int) else ids or ())
 
 
-def _refuse(config: Any) -> None:
+def refuse(config: Any, context: int) -> None:
     """Raises ValueError for what the packed attention would get wrong without saying so."""
     strange = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
     if strange:
         raise ValueError(f"layers of type {', '.join(sorted(strange))} cannot be served")
-    if getattr(config, "attn_logit_softcapping", None):
-        raise ValueError("soft-capped attention cannot be served")
-    moving = {"dynamic", "longrope"} & set(_rope_types(getattr(config, "rope_parameters", None) or {}))
-    if moving:
-        raise ValueError(f"rotary scaling {moving.pop()!r} makes neighbours change each other's answers")
+    parameters = getattr(config, "rope_parameters", None) or {}
+    moving = {"dynamic", "longrope"} & set(_rope_types(parameters))
+    still = int(parameters.get("original_max_position_embeddings") or 0)
+    if moving and context > still:
+        said = f"rotary scaling {moving.pop()!r} makes neighbours change each other's answers"
+        raise ValueError(f"{said}; with max_tokens: {still} it has none" if still else said)
 
 
 def _rope_types(parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -13,14 +13,17 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast, runtime_checkable
 
+import msgspec
+
 from engine.catalog import ModelSpec
+from engine.chosen import Chosen
 from engine.errors import EngineError
 from engine.memory.footprint import Footprint as Footprint
-from engine.requests import Chosen, Generated, Item, Options, Output, Task, Usage
+from engine.requests import Item, Options, Output, Task, Usage
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
     from engine.adapters.preparing.cutting import Cutter
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """One input, ready for the device. Only the adapter that made it looks inside `payload`."""
 
     cost: int
@@ -37,7 +39,7 @@ class Prepared:
     payload: Any
     nbytes: int
     """Host memory that it holds while it waits."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     kv_tokens: int = 0
     """Generation only: the most tokens that its sequence can come to hold."""
 
@@ -96,7 +98,7 @@ class Progressed:
 
     text: str
     tokens: int
-    done: Generated | EngineError | None = None
+    done: Output | EngineError | None = None
     chosen: tuple[Chosen, ...] = ()
     """The tokens of `text`, where their chances were asked for."""
 

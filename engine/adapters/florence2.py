@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, ones_like
-from transformers import AutoModelForImageTextToText, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.models.florence2.processing_florence2 import Florence2Processor
 
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
 from engine.adapters.preparing.images import header
 from engine.adapters.preparing.kinds import only_image
-from engine.adapters.vision import asked, writing
+from engine.adapters.vision import asked, writer, writing
 from engine.adapters.vision.boxes import inside
 from engine.adapters.vision.pictures import Look, picture
 from engine.adapters.vision.processors import Processor
@@ -29,9 +29,6 @@ from engine.catalog import ModelSpec
 from engine.errors import InvalidInput
 from engine.requests import Detection, Entity, Extracted, ExtractOptions, Item, Media, Options, Task
 
-BASE_BYTES = 64 << 20
-WORKSPACE_PER_COST = 160.0
-"""Its image encoder holds 128 channels of float32 at a quarter of the size, 16 times."""
 GROUNDING = "<CAPTION_TO_PHRASE_GROUNDING>"
 CAPTION = "<CAPTION>"
 REGION = "<REGION_TO_"
@@ -176,18 +173,14 @@ class Florence2Family:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
-        dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
-        return Footprint(weights.weights_bytes(path, dtype), BASE_BYTES, WORKSPACE_PER_COST)
+        return writing.footprint(spec, path)
 
     def preparer(self, spec: ModelSpec, path: Path) -> FlorencePreparer:
         return FlorencePreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> writing.Writer:
-        dtype = weights.dtype_on(device, spec.dtype, path)
+    def load(self, spec: ModelSpec, path: Path, device: str) -> writer.Writer:
         images = Processor.whole(path)
-        reading = FlorenceReading(processor_of(path, images))
-        model = weights.load(AutoModelForImageTextToText, path, device, dtype)
-        return writing.Writer(model, images, reading, path)
+        return writer.loaded(spec, path, device, images, FlorenceReading(processor_of(path, images)))
 
 
 FAMILY = Florence2Family()

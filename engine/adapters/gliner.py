@@ -20,7 +20,7 @@ from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.gliners.directory import Directory, stored
 from engine.adapters.gliners.jobs import SpanJob, SpanPreparer
 from engine.adapters.gliners.network import LABELS, ROWS, Network, Seen
-from engine.adapters.labelling.choosing import Candidate, above, between, chosen, placed
+from engine.adapters.labelling.choosing import Candidate, above, between, chosen, joined, named, placed
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, NotFinite
 from engine.requests import Entity, Extracted, Output, Relation, Task
@@ -56,7 +56,8 @@ class Gliner:
         found: list[Candidate] = []
         for window, seen in zip(job.windows, windows, strict=True):
             found += placed(proposed(seen.chances, job.wanted.thresholds), window.span, window.owned)
-        kept = chosen(_named(found, job), flat=job.flat, multi_label=job.multi_label)
+        kept = chosen(named(found, job.wanted.names), flat=job.flat, multi_label=job.multi_label)
+        kept = joined(kept, job.words) if job.joined else kept
         return Extracted(
             entities=tuple(_entity(job, candidate) for candidate in kept),
             relations=tuple(self._relations(job, windows, kept)) if len(job.relations) else (),
@@ -79,18 +80,6 @@ class Gliner:
             Relation(entities[head].text, entities[tail].text, job.relations.names[relation], score)
             for (head, tail, relation), score in best.items()
         ]
-
-
-def _named(found: Sequence[Candidate], job: SpanJob) -> list[Candidate]:
-    """One label for each name: several prompts may stand for one, of which the surest counts."""
-    first = {name: label for label, name in reversed(list(enumerate(job.wanted.names)))}
-    best: dict[tuple[int, int, int], Candidate] = {}
-    for c in found:
-        label = first[job.wanted.names[c.label]]
-        key = (c.first, c.last, label)
-        if key not in best or best[key].score < c.score:
-            best[key] = Candidate(c.first, c.last, label, c.score)
-    return list(best.values())
 
 
 def _entity(job: SpanJob, found: Candidate) -> Entity:

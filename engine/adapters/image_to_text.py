@@ -8,23 +8,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor, long, ones_like
-from transformers import AutoModelForImageTextToText, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.models.donut.processing_donut import DonutProcessor
 
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
 from engine.adapters.preparing.kinds import only_image
-from engine.adapters.vision import asked, writing
+from engine.adapters.vision import asked, writer, writing
 from engine.adapters.vision.pictures import Look, picture
 from engine.adapters.vision.processors import Processor
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import Extracted, Item, Options, Task
 
-BASE_BYTES = 64 << 20
-WORKSPACE_PER_COST = 160.0
-"""A Swin encoder holds 128 channels of float32 at a quarter of an image's size, 16 times: 128 bytes a pixel;
-what batches really take is learned."""
 QUESTION = "{question}"
 
 
@@ -121,18 +117,15 @@ class ImageToTextFamily:
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.EXTRACT])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
-        dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
-        return Footprint(weights.weights_bytes(path, dtype), BASE_BYTES, WORKSPACE_PER_COST)
+        return writing.footprint(spec, path)
 
     def preparer(self, spec: ModelSpec, path: Path) -> ImageToTextPreparer:
         return ImageToTextPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> writing.Writer:
-        dtype = weights.dtype_on(device, spec.dtype, path)
-        model = weights.load(AutoModelForImageTextToText, path, device, dtype)
+    def load(self, spec: ModelSpec, path: Path, device: str) -> writer.Writer:
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
         reading = TextReading(tokenizer, spec.options.get("output", "text") == "json")
-        return writing.Writer(model, Processor.of(path), reading, path)
+        return writer.loaded(spec, path, device, Processor.of(path), reading)
 
 
 FAMILY = ImageToTextFamily()

@@ -1,22 +1,23 @@
 """Text into vectors: dense, sparse and multivector, several from one forward pass; and their likeness.
 
-Directories of sentence-transformers, PyLate and ColBERT are served as they are.
+Directories of sentence-transformers, PyLate, ColBERT and model2vec are served as they are.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoModelForMaskedLM
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTextEncoding, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import gte, layers, onnx, weights
+from engine.adapters.forward import gte, layers, onnx, table, weights
 from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.forward.quantize import quantize
 from engine.adapters.forward.vectors import ACTIVATIONS, SPARSE_ROWS, Trained, Vectors
@@ -27,8 +28,9 @@ from engine.adapters.preparing.text_jobs import (
     EncodeJob,
     MatchJob,
     TextPreparer,
+    check_dims,
     check_similarity,
-    dense_dims,
+    fixed,
     hidden_size,
     outputs_of,
 )
@@ -52,6 +54,8 @@ LANGUAGE_HEADS = frozenset(
     ]
 )
 """And those that only sparse vectors are made of."""
+HALVES = frozenset(["mt5", "t5", "umt5"])
+"""Kinds of encoders that transformers takes for whole translators unless it is told otherwise."""
 BASE_BYTES = 16 << 20
 """What a forward pass takes whatever its size: GEMM buffers and small change."""
 
@@ -109,10 +113,11 @@ class TextEncoder:
 
     @property
     def network(self) -> onnx.Network:
-        """What adapters change. Raises BadWeights for a model of several networks."""
-        if len(self.transformers) != 1:
-            raise weights.BadWeights("a model with two transformers takes no adapters")
-        return self.transformers[0].trained.model
+        """What adapters change. Raises BadWeights for a model of several networks, or of none."""
+        first, *others = (each.trained.model for each in self.transformers)
+        if others or isinstance(first, table.Table):
+            raise weights.BadWeights("a model with two transformers, or with a table, takes no adapters")
+        return first
 
     def tensors(self) -> Mapping[str, Tensor]:
         return {
@@ -171,7 +176,7 @@ class TextEncoderFamily:
         stored = served(spec, path)
         check_similarity(stored)
         if spec.backend != "torch":
-            _refuse_other_dims(spec, _only_route(spec, stored, path), weights.model_config(path))
+            check_dims(spec, _only_route(spec, stored, path))
             return onnx.footprint(spec, path)
         taken = [_footprint(spec, route) for route in encoders(stored)]
         return Footprint(
@@ -196,8 +201,11 @@ class TextEncoderFamily:
 def _loaded_graph(spec: ModelSpec, stored: Directory, path: Path, device: str) -> onnx.Whole:
     route = _only_route(spec, stored, path)
     graph = onnx.load(spec, path, device, rank=3)
-    behind = (layers.load(held, "cpu", torch.float32) for held in _layers(spec, route))
-    transformer = Transformer(Trained(graph, *behind))
+    after, projections, token_weights = (
+        layers.load(held, "cpu", torch.float32) for held in _layers(spec, route)
+    )
+    made = fixed(spec, route, weights.model_config(path))
+    transformer = Transformer(Trained(graph, after, projections, token_weights, made))
     return onnx.Whole(TextEncoder(dict.fromkeys(stored.routes, transformer)), graph)
 
 
@@ -212,19 +220,21 @@ def _only_route(spec: ModelSpec, stored: Directory, path: Path) -> Route:
 
 
 def _footprint(spec: ModelSpec, route: Route) -> Footprint:
-    config = weights.model_config(route.path)
-    _refuse_other_dims(spec, route, config)
+    config = check_dims(spec, route)
     dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, route.path)
+    layered = [layer for held in _layers(spec, route) for layer in held]
+    behind = sum(part.nbytes(dtype) for layer in layered for part in layers.stored(layer).values())
+    if route.table:
+        taken = table.footprint(spec, route)
+        return replace(taken, weights_bytes=taken.weights_bytes + behind)
     per_token, base = workspace_per_token(config, dtype.itemsize), BASE_BYTES
-    behind = [layer for held in _layers(spec, route) for layer in held]
     if _splade(spec, route):
         # scores of a chunk, and the strongest of each of its sequences
         base += 2 * SPARSE_ROWS * int(config["vocab_size"]) * 4
     if OutputType.MULTIVECTOR in outputs_of(spec):
         per_token += 3 * 4 * hidden_size(config)
     held = weights.weights_bytes(route.path, dtype, _without(spec, route))
-    held += sum(part.nbytes(dtype) for layer in behind for part in layers.stored(layer).values())
-    return Footprint(held, base, per_token)
+    return Footprint(held + behind, base, per_token)
 
 
 def _layers(spec: ModelSpec, route: Route) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -239,17 +249,25 @@ def _layers(spec: ModelSpec, route: Route) -> tuple[Sequence[Any], Sequence[Any]
 
 def _load(spec: ModelSpec, route: Route, device: str) -> Transformer:
     dtype = weights.dtype_on(device, spec.dtype, route.path)
+    model = table.load(spec, route, device) if route.table else _network(spec, route, device, dtype)
+    after, projections, token_weights = (layers.load(held, device, dtype) for held in _layers(spec, route))
+    made = fixed(spec, route, table.described(route))
+    return Transformer(Trained(model, after, projections, token_weights, made))
+
+
+def _network(spec: ModelSpec, route: Route, device: str, dtype: torch.dtype) -> PreTrainedModel:
     if _splade(spec, route) and (route.sparse_activation not in ACTIVATIONS):
         raise weights.BadWeights(f"no sparse activation {route.sparse_activation!r}")
-    auto = AutoModelForMaskedLM if _splade(spec, route) else AutoModel
+    auto: Any = AutoModelForMaskedLM if _splade(spec, route) else AutoModel
+    if _halved(route):
+        auto = AutoModelForTextEncoding
     without = _without(spec, route)
     remote = spec.trust_remote_code
     gte.register()
     model = weights.load(auto, route.path, device, dtype, without=without, trust_remote_code=remote)
     if spec.options.get("bidirectional"):
         model.config.is_causal = False
-    after, projections, token_weights = (layers.load(held, device, dtype) for held in _layers(spec, route))
-    return Transformer(Trained(model, after, projections, token_weights))
+    return model
 
 
 def _splade(spec: ModelSpec, route: Route) -> bool:
@@ -257,20 +275,13 @@ def _splade(spec: ModelSpec, route: Route) -> bool:
 
 
 def _without(spec: ModelSpec, route: Route) -> frozenset[str]:
+    if _halved(route):
+        return UNUSED | LANGUAGE_HEADS | {"decoder"}
     return UNUSED if _splade(spec, route) else UNUSED | LANGUAGE_HEADS
 
 
-def _refuse_other_dims(spec: ModelSpec, route: Route, config: Mapping[str, Any]) -> None:
-    """What the entry says of its vectors is told to clients: it must be so."""
-    tokens = layers.width(layers.projections(route), hidden_size(config))
-    made = {
-        OutputType.DENSE: dense_dims(route, config),
-        OutputType.SPARSE: config.get("vocab_size"),
-        OutputType.MULTIVECTOR: tokens,
-    }
-    for kind, said in spec.dims.items():
-        if made[kind] not in (None, said):
-            raise weights.BadWeights(f"the entry says dims {{{kind}: {said}}}; the model makes {made[kind]}")
+def _halved(route: Route) -> bool:
+    return weights.model_config(route.path).get("model_type") in HALVES
 
 
 FAMILY = TextEncoderFamily()

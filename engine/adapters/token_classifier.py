@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Encoding
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForTokenClassification
 
 from engine.adapters.family import Footprint, Prepared
@@ -47,6 +47,8 @@ class TagJob:
     """Special tokens before the text in each window."""
     asked: Chosen
     threshold: float
+    lora: str | None = None
+    """The adapter that reads it."""
 
 
 class TagPreparer:
@@ -111,8 +113,7 @@ class TokenClassifier:
         self._model = model
         self._encoder = onnx.encoder(model)
         # registered in the order in which the library's own forward applies them
-        behind = (part for name, part in model.named_children() if name != model.base_model_prefix)
-        self._head = nn.Sequential(*behind)
+        self._behind = [name for name, _ in model.named_children() if name != model.base_model_prefix]
         self._tagger = tagger
 
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
@@ -121,11 +122,23 @@ class TokenClassifier:
         scores: list[NDArray[np.float32]] = []
         if windows:
             with torch.inference_mode():
-                hidden = self._encoder.hidden([w.ids for w in windows], [w.types for w in windows])
+                ids, types = [w.ids for w in windows], [w.types for w in windows]
+                adapters = [payload.lora for payload in payloads for _ in payload.windows]
+                hidden = self._encoder.hidden(ids, types, adapters=adapters)
                 flat = self._head(hidden.states).float().softmax(-1).cpu().numpy()
             scores = [flat[hidden.layout.rows(place)] for place in range(len(windows))]
         left = iter(scores)
         return [self._answer(payload, [next(left) for _ in payload.windows]) for payload in payloads]
+
+    @property
+    def network(self) -> onnx.Network:
+        """What adapters change."""
+        return self._model
+
+    def _head(self, states: Tensor) -> Tensor:
+        for name in self._behind:  # asked each time: an adapter may have taken a layer's place
+            states = getattr(self._model, name)(states)
+        return states
 
     def tensors(self) -> Mapping[str, Tensor]:
         return weights.tensors(self._model)

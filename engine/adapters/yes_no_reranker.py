@@ -1,13 +1,13 @@
 """How well a passage answers a query, asked of a language model: how likely its next word is "yes".
 
-Qwen3-Reranker (arXiv 2506.05176) compares the scores of "yes" and "no"; bge-reranker-v2-gemma has the
-score of "Yes" alone. What sentence-transformers' LogitScore does. One forward, no generation.
+Qwen3-Reranker (arXiv 2506.05176) compares the scores of "yes" and "no", mxbai-rerank-v2 those of "1" and
+"0"; bge-reranker-v2-gemma has the score of "Yes" alone. What sentence-transformers' LogitScore does. One
+forward, no generation.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from engine.adapters.forward.packed import PACKED, Encoder, Ids, workspace_per_t
 from engine.adapters.forward.pooling import pool
 from engine.adapters.forward.similarity import scored
 from engine.adapters.preparing.kinds import sigmoid
+from engine.adapters.preparing.questions import INSTRUCTION, Asked, asked, template
 from engine.adapters.preparing.tokens import Room, TextTokenizer, max_tokens, text_of
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
@@ -41,6 +42,7 @@ QWEN3 = (
     "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
 """As the model card of Qwen3-Reranker has it."""
+NOTHING = np.zeros(0, np.int32)
 QWEN3_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 
@@ -56,6 +58,8 @@ class Answers:
 class YesNoJob:
     ids: Ids
     sigmoid: bool
+    lora: str | None = None
+    """The adapter that reads it."""
 
 
 class YesNoPreparer:
@@ -69,15 +73,18 @@ class YesNoPreparer:
         self._max_tokens = max_tokens(spec, config)
         self._vocabulary = int(config["vocab_size"])
         self._instruction = str(spec.prompts.get("instruction", QWEN3_INSTRUCTION))
-        self._before, after = _halves(str(spec.options.get("template", QWEN3)))
-        (self._after,) = self._tokenizer.ids([after])
+        written, instructed = spec.options.get("template", QWEN3), spec.options.get("instruction")
+        self._template = template(written, instructed or INSTRUCTION)
+        self._after = np.concatenate([NOTHING, *self._tokenizer.ids(self._template.after)])
         self._first = self._tokenizer.single.around[0].ids
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         assert isinstance(options, ScoreOptions), "the router sends score requests only"
         chances = sigmoid(self._spec, options)
         room = Room.of(self._spec, self._max_tokens, options.overflow)
-        head = self._head(text_of(options.query, None), options.instruction, room)
+        instruction = self._instruction if options.instruction is None else options.instruction
+        query, left = text_of(options.query, None), self._left(room)
+        head = asked(self._template, query, instruction, self._tokenizer, room, left)
         found: list[Prepared | EngineError] = []
         texts: list[tuple[int, str]] = []
         for index, item in enumerate(items):
@@ -86,52 +93,35 @@ class YesNoPreparer:
                 found.append(InvalidInput())
             except EngineError as error:
                 found.append(error)
-        # with the head each time: what stands at the seam may be one token with what comes before it
-        every = self._tokenizer.ids([room.clip(head + text) for _, text in texts])
+        # with the lead each time: what stands at the seam may be one token with what comes before it
+        every = self._tokenizer.ids([room.clip(head.lead + text) for _, text in texts])
         for (index, text), ids in zip(texts, every, strict=True):
-            found[index] = self._job(ids, head + text, room, index, chances)
+            found[index] = self._job(head, ids, head.lead + text, room, index, chances)
         return found
 
-    def _head(self, query: str, instruction: str | None, room: Room) -> str:
-        """Everything before the passage. Raises InputTooLong when it leaves no room for one."""
-        values = {"query": query, "instruction": self._instruction if instruction is None else instruction}
-        head = re.sub(r"\{(query|instruction)\}", lambda found: values[found[1]], self._before)
-        (ids,) = self._tokenizer.ids([room.clip(head)])
-        if len(ids) >= self._left(room) or len(room.clip(head)) < len(head):
-            raise InputTooLong(
-                f"the query is {len(ids)} tokens long with its instruction and leaves no room for a passage; "
-                f"the model takes {room.tokens} for all",
-                length=len(ids),
-                max_length=room.tokens,
-            )
-        return head
-
     def _left(self, room: Room) -> int:
-        """Tokens for the head and the passage."""
+        """Tokens for the query, the passage and what stands before them."""
         return room.tokens - len(self._first) - len(self._after)
 
-    def _job(self, ids: Ids, text: str, room: Room, index: int, sigmoid: bool) -> Prepared | EngineError:
+    def _job(
+        self, head: Asked, ids: Ids, text: str, room: Room, index: int, sigmoid: bool
+    ) -> Prepared | EngineError:
         try:
-            ids, cut = room.fit(ids, text, self._left(room), index)
+            ids, cut = room.fit(ids, text, self._left(room) - len(head.before), index)
         except InputTooLong as error:
             return error
-        whole = np.concatenate([self._first, ids, self._after])
+        whole = np.concatenate([self._first, head.before, ids, self._after])
         if int(whole.max()) >= self._vocabulary:
             return InvalidInput(f"item {index} holds a token that the model does not have", item=index)
         usage = Usage(input_tokens=len(whole), truncated=int(cut))
         return Prepared(len(whole), YesNoJob(whole, sigmoid), whole.nbytes, usage)
 
 
-def _halves(template: str) -> tuple[str, str]:
-    """What stands before the document and after it. Raises BadWeights where query or document is missing."""
-    before, document, after = template.partition("{document}")
-    if not document or "{query}" not in before:
-        raise weights.BadWeights("a template holds {query}, then {document}")
-    return before, after
-
-
 class YesNoReranker:
     """Weights of a decoder, and the rows of its output layer that are compared."""
+
+    only_deep: ClassVar[bool] = True
+    """Adapters that change the output layer are refused: its rows are kept apart from it."""
 
     def __init__(self, model: PreTrainedModel, answers: Answers) -> None:
         self._model = model
@@ -147,12 +137,18 @@ class YesNoReranker:
         payloads = [cast(YesNoJob, job.payload) for job in jobs]
         assert self._rows is not None, "an unloaded model is not run"
         with torch.inference_mode():
-            hidden = self._encoder.hidden([payload.ids for payload in payloads])
+            adapters = [payload.lora for payload in payloads]
+            hidden = self._encoder.hidden([payload.ids for payload in payloads], adapters=adapters)
             logits = linear(pool(hidden, "last"), self._rows, self._bias).float()
             if self._softcap:
                 logits = self._softcap * torch.tanh(logits / self._softcap)
             raw = logits[:, 0] if logits.shape[1] == 1 else logits[:, 0] - logits[:, 1]
         return scored(raw.cpu(), [payload.sigmoid for payload in payloads])
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """What adapters change."""
+        return self._model
 
     def tensors(self) -> Mapping[str, Tensor]:
         own = {"rows": self._rows, "bias": self._bias}

@@ -75,6 +75,9 @@ def _width(config: Mapping[str, Any], family: str) -> int | None:
 
 def _max_tokens(repository: Repository, found: Served) -> int | None:
     """The directory's own limit, then the tokenizer's, then the model's positions where it writes."""
+    if found.family == "vision_lm":
+        text = repository.config.get("text_config") or repository.config
+        return min(int(text.get("max_position_embeddings") or LONGEST), LONGEST)
     if found.family not in TEXTS:
         return None
     config = repository.config
@@ -94,6 +97,7 @@ def _stored(config: Mapping[str, Any]) -> str:
 def _notes(repository: Repository, found: Served) -> str:
     said = ["Written by Serai; nobody has compared its answers with a reference."]
     bare = found.family == "text_encoder" and not repository.modules
+    bare = bare and repository.config.get("model_type") != "model2vec"
     if bare and OutputType.DENSE in found.outputs:
         said.append("The repository does not say how token vectors become one: set pooling.")
     if found.family == "image_to_text":

@@ -13,15 +13,19 @@ from engine.requests import OutputType, Task
 ENCODERS = frozenset(
     [
         *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "ernie"),
-        *("eurobert", "modernbert", "mpnet", "new", "nomic_bert", "roberta", "xlm-roberta"),
+        *("eurobert", "gte", "modernbert", "mpnet", "new", "nomic_bert", "roberta", "xlm-roberta"),
     ]
 )
 DECODERS = frozenset(["gemma", "gemma3_text", "llama", "mistral", "qwen2", "qwen3"])
-WRITERS = DECODERS - {"gemma"}
+WRITERS = (DECODERS - {"gemma"}) | {"gemma2", "granite", "olmo2", "phi3", "smollm3"}
 DETECTORS = frozenset(["d_fine", "detr", "rt_detr", "rt_detr_v2", "yolos"])
 WORDED = frozenset(["grounding-dino", "owlv2", "owlvit"])
 PICTURES = frozenset(["convnext", "convnextv2", "deit", "dinov2", "mobilenet_v2", "resnet", "swin", "vit"])
 TOGETHER = frozenset(["clip", "siglip", "siglip2"])
+PAGES = frozenset(["colpali", "colqwen2"])
+SEEING = frozenset(
+    ["idefics3", "internvl", "llava", "llava_next", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "smolvlm"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,15 @@ def served(repository: Repository) -> Served:
     """Raises InvalidInput, with what there is, for an architecture that no family here serves."""
     if "gliner_config.json" in repository.files:
         return Served("gliner", keys={"overflow": "window"})
+    if "glirel_config.json" in repository.files:
+        return Served("glirel", keys={"overflow": "window"})
+    if vectors := _of_directory(repository):
+        return vectors
     config = repository.config
     if not config:
         raise InvalidInput(f"{repository.name} has no config.json, so nobody can say what it is.")
-    if vectors := _of_directory(repository):
-        return vectors
+    if _kind(config) == "extractor" and config.get("architecture") in (None, "span"):
+        return Served("gliner2", keys={"overflow": "window"})
     architecture = str(next(iter(config.get("architectures") or ()), ""))
     for ending, choose in _BY_ENDING.items():
         if architecture.endswith(ending) and (found := choose(repository, _kind(config))):
@@ -69,6 +77,9 @@ def _of_directory(repository: Repository) -> Served | None:
         return Served("text_encoder", (Task.ENCODE, Task.SCORE), (OutputType.MULTIVECTOR,))
     if {"SpladePooling", "SparseStaticEmbedding"} & {*kinds}:
         return Served("text_encoder", (Task.ENCODE,), (OutputType.SPARSE,))
+    if kinds[:1] == ["StaticEmbedding"] or _kind(repository.config) == "model2vec":
+        tasks, keys = (Task.ENCODE, Task.SCORE), {"devices": ["cpu", "cuda"]}
+        return Served("text_encoder", tasks, (OutputType.DENSE,), keys)
     if "Pooling" in kinds:
         return Served("text_encoder", (Task.ENCODE,), (OutputType.DENSE,))
     return None
@@ -102,6 +113,18 @@ def _writer(repository: Repository, kind: str) -> Served | None:
         return Served("yes_no_reranker", (Task.SCORE,)) if kind in DECODERS else None
     limits = {"max_batch_cost": 512, "max_running": 16, "max_slots": 1}
     return Served("causal_lm", (Task.GENERATE,), keys={"limits": limits}) if kind in WRITERS else None
+
+
+def _seeing(repository: Repository, kind: str) -> Served | None:
+    limits = {"max_batch_cost": 512, "max_running": 16, "max_slots": 1}
+    keys = {"inputs": ["text", "image"], "limits": limits}
+    return Served("vision_lm", (Task.GENERATE,), keys=keys) if kind in SEEING else None
+
+
+def _pages(repository: Repository, kind: str) -> Served | None:
+    keys = {"inputs": ["text", "image"]}
+    tasks = (Task.ENCODE, Task.SCORE)
+    return Served("page_encoder", tasks, (OutputType.MULTIVECTOR,), keys) if kind in PAGES else None
 
 
 def _words(repository: Repository, kind: str) -> Served | None:
@@ -145,6 +168,8 @@ _BY_ENDING: Mapping[str, Callable[[Repository, str], Served | None]] = {
     "VisionEncoderDecoderModel": _of_pictures("image_to_text", frozenset(["vision-encoder-decoder"])),
     "Florence2ForConditionalGeneration": _of_pictures("florence2", frozenset(["florence2"])),
     "WhisperForConditionalGeneration": lambda *_: Served("speech_recognizer", keys={"inputs": ["audio"]}),
+    "ForConditionalGeneration": _seeing,
+    "ForRetrieval": _pages,
     "GLiClassModel": lambda *_: Served("gliclass", keys={"overflow": "window"}),
     "Model": _bare,
 }

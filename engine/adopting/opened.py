@@ -42,7 +42,7 @@ class Opened:
         """The catalogue knows `ORG/NAME`, or it is refused: UnknownModel with why, or InvalidInput."""
         if not self._settings.open_catalog or self._known(model):
             return
-        name = _name(model)
+        name = hub_name(model)
         if "/" not in name:
             return
         async with self._one:
@@ -81,7 +81,7 @@ class Opened:
         return refusal
 
 
-def _name(model: str) -> str:
+def hub_name(model: str) -> str:
     """Without its profile, and as the hub writes it."""
     base = model.partition(":")[0]
     return base if "/" in base else base.replace("__", "/", 1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 
 import anyio
 
 from engine.access.principals import Principal
-from engine.batches.kept import Batch, Counts
+from engine.batches.kept import Batch, Counts, File, Job, Spent
 from engine.batches.run import DISK_PAUSE, Caller, Run
-from engine.batches.shelf import Shelf
+from engine.batches.shelf import DAY, Shelf
 from engine.config import Settings
-from engine.errors import EngineError, InvalidInput, QueueFull
+from engine.errors import EngineError, InvalidInput, QueueFull, StateChanged
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ class Batches:
         self._settings = settings
         self._runs: dict[str, Run] = {}
         self._making = 0
+        self._keyed = anyio.Lock()
         self._starting: Callable[[str], None] | None = None
         self._stop = anyio.Event()
 
@@ -42,16 +43,13 @@ class Batches:
         window: str,
         seconds: float,
         metadata: Mapping[str, str] | None,
+        output_seconds: float | None = None,
     ) -> Batch:
         """Raises UnknownFile, InvalidInput for a file of results, QueueFull, StorageFull."""
         file = self.shelf.file(who, input_file_id)
         if file.purpose != "batch":
             raise InvalidInput(f"{file.id} has the purpose {file.purpose!r}, not 'batch'.")
-        most = self._settings.batches_at_once
-        if sum(batch.owner == who.id for batch in self.shelf.unfinished()) + self._making >= most:
-            said = f"At most {most} batches of one caller run at once (batches_at_once); wait for one to end."
-            raise QueueFull(said).after(5.0)
-        self.shelf.check_batches(who.id)
+        self._check_room(who)
         now = self.clock()
         batch = Batch(
             id=f"batch_{secrets.token_hex(12)}",
@@ -62,9 +60,71 @@ class Batches:
             created_at=now,
             expires_at=now + seconds,
             metadata=metadata,
+            output_seconds=output_seconds,
             output_id=new_file(),
             error_id=new_file(),
         )
+        return await self._kept(batch)
+
+    async def submit(self, who: Principal, job: Job, endpoint: str, content: AsyncIterable[bytes]) -> Batch:
+        """A job, whose lines are `content`. Of two with one key there is the first.
+
+        Raises QueueFull, StorageFull, StateChanged for a key that was used for another job, and
+        whatever `content` raises.
+        """
+        if not job.key:
+            return await self._submitted(who, job, endpoint, content)
+        async with self._keyed:
+            found = self.shelf.keyed(who, job.key)
+            if found is None:
+                return await self._submitted(who, job, endpoint, content)
+            if found.job is None or found.job.digest != job.digest:
+                raise StateChanged(
+                    f"This Idempotency-Key made {found.id}, which is another job; use a new one."
+                )
+            return found
+
+    async def _submitted(
+        self, who: Principal, job: Job, endpoint: str, content: AsyncIterable[bytes]
+    ) -> Batch:
+        self._check_room(who)
+        now, key, days = self.clock(), f"job_{secrets.token_hex(12)}", self._settings.file_days
+        expires_at = now + days * DAY
+        file = File(
+            id=new_file(),
+            owner=who.id,
+            filename=f"{key}.jsonl",
+            purpose="job",
+            bytes=0,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        await self.shelf.add(file, content)
+        batch = Batch(
+            id=key,
+            owner=who.id,
+            endpoint=endpoint,
+            input_file_id=file.id,
+            window=f"{days}d",
+            created_at=now,
+            expires_at=expires_at,
+            job=job,
+            output_id=new_file(),
+            error_id=new_file(),
+        )
+        return await self._kept(batch)
+
+    def _check_room(self, who: Principal) -> None:
+        most = self._settings.batches_at_once
+        if sum(batch.owner == who.id for batch in self.shelf.unfinished()) + self._making >= most:
+            said = (
+                f"At most {most} batches and jobs of one caller run at once (batches_at_once); "
+                "wait for one to end."
+            )
+            raise QueueFull(said).after(5.0)
+        self.shelf.check_batches(who.id)
+
+    async def _kept(self, batch: Batch) -> Batch:
         self._making += 1
         try:
             await self.shelf.keep(batches={batch.id: batch})
@@ -74,9 +134,8 @@ class Batches:
             self._starting(batch.id)
         return batch
 
-    async def cancel(self, who: Principal, key: str) -> Batch:
-        """Raises UnknownFile, and InvalidInput for one that has ended."""
-        self.shelf.batch(who, key)
+    async def cancel(self, key: str) -> Batch:
+        """Raises InvalidInput for one that has ended."""
 
         def cancelled(batch: Batch) -> Batch:
             if batch.ended:
@@ -92,6 +151,11 @@ class Batches:
         """As they are now."""
         run = self._runs.get(batch.id)
         return batch.counts if batch.ended or run is None else run.progress.counts
+
+    def spent(self, batch: Batch) -> Spent:
+        """As it is now."""
+        run = self._runs.get(batch.id)
+        return batch.spent if batch.ended or run is None else run.spent
 
     async def run(self, caller: Caller) -> None:
         """Until `stop`: then it returns when what is under way has ended."""

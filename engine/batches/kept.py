@@ -47,6 +47,28 @@ class Counts(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """Tokens that the answered lines took and gave."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What the native API calls a job: a batch of one operation, an item a line."""
+
+    operation: str
+    model: str
+    """As it was asked for."""
+    key: str = ""
+    """What its maker calls the wish to have it made, so that asking again makes no second one."""
+    digest: str = ""
+    """Of what was asked with that key."""
+
+
 class Complaint(msgspec.Struct, frozen=True):
     """Why a batch cannot be run. `line` counts from 1; None where no line is to blame."""
 
@@ -71,6 +93,12 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """When it came to each state after the first."""
     counts: Counts = Counts()
     """As they were at the last change of state."""
+    spent: Spent = Spent()
+    """As it was then."""
+    output_seconds: float | None = None
+    """How long its results are kept after they were made; None: as long as any file."""
+    job: Job | None = None
+    """Set for what was made as a job; then it is none of the batches."""
     output_id: str
     error_id: str
     """The files that results are written to; `files` knows them once the batch has ended."""

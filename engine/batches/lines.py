@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from engine.batches.kept import MOST_COMPLAINTS, Batch, Complaint
+from engine.batches.kept import MOST_COMPLAINTS, Batch, Complaint, Spent
 
 
 class Line(msgspec.Struct):
@@ -20,12 +20,6 @@ class Line(msgspec.Struct):
     method: str
     url: str
     body: msgspec.Raw
-
-
-class Said(msgspec.Struct):
-    """What a result says of itself, when it is read again."""
-
-    id: str
 
 
 class Answered(msgspec.Struct):
@@ -40,12 +34,33 @@ class Wrong(msgspec.Struct):
 
 
 class Result(msgspec.Struct):
-    """One line of an output or error file. `error` is of lines that were never sent."""
+    """One line of an output or error file. `error` is of lines that were never sent. The id comes first."""
 
     id: str
     custom_id: str
     response: Answered | None = None
     error: Wrong | None = None
+
+
+class _Usage(msgspec.Struct):
+    """Each API has its own names for them; an answer has one of either."""
+
+    prompt_tokens: int = 0
+    input_tokens: int = 0
+    completion_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Body(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Response(msgspec.Struct):
+    body: _Body
+
+
+class _Good(msgspec.Struct):
+    response: _Response
 
 
 @dataclass(slots=True)
@@ -84,12 +99,18 @@ def read(file: BinaryIO, start: int) -> Line:
 
 
 def result_id(batch: Batch, line: int) -> str:
-    return f"batch_req_{batch.id.removeprefix('batch_')}_{line}"
+    return f"batch_req_{batch.id.partition('_')[2]}_{line}"
 
 
 def number(result: bytes) -> int:
-    """Of the line that this is the result of."""
-    return int(msgspec.json.decode(result, type=Said).id.rpartition("_")[2])
+    """Of the line that this is the result of. Its id stands first, so the rest is not read."""
+    return int(result[: result.index(b'",')].rpartition(b"_")[2])
+
+
+def spent(result: bytes) -> Spent:
+    """By an answer, as its own `usage` tells it."""
+    used = msgspec.json.decode(result, type=_Good).response.body.usage or _Usage()
+    return Spent(used.prompt_tokens + used.input_tokens, used.completion_tokens + used.output_tokens)
 
 
 def _lines(file: BinaryIO, most_bytes: int) -> Iterator[bytes]:

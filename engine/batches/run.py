@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +16,8 @@ from anyio.abc import TaskGroup
 
 from engine import errors
 from engine.batches import lines
-from engine.batches.folder import Results
-from engine.batches.kept import Batch, Complaint, File, Status, last
+from engine.batches.answers import Answers
+from engine.batches.kept import Batch, Complaint, Spent, Status, last
 from engine.batches.lines import Answered, Checked, Line, Result, Wrong
 from engine.batches.progress import Pace, Progress
 from engine.batches.shelf import DAY, Shelf
@@ -68,7 +69,13 @@ class Run:
         self._roused = anyio.Event()
         self._some = anyio.Event()
         self._unwritten: list[tuple[int, Result]] = []
+        self._answers: Answers | None = None
         self.progress = Progress(0)
+
+    @property
+    def spent(self) -> Spent:
+        """By what is written."""
+        return Spent() if self._answers is None else self._answers.spent
 
     @property
     def _batch(self) -> Batch:
@@ -92,18 +99,17 @@ class Run:
                 await self._change(lambda batch: batch.refused(complaints, self._clock()))
                 return
             await self._change(lambda batch: batch.begun(len(checked.starts), self._clock()))
-            output, wrong = await to_thread.run_sync(self._results)
+            answers = self._answers = await to_thread.run_sync(Answers, self._batch, self._shelf.folder)
         except OSError as error:
             raise EngineError(f"The files of {self._key} cannot be used: {error}") from None
         try:
-            await self._take_up(len(checked.starts), output, wrong)
-            await self._lines(checked.starts, output, wrong)
-            await self._end(output, wrong, checked.starts)
+            self.progress = Progress(len(checked.starts), *await to_thread.run_sync(answers.known))
+            await self._lines(checked.starts, answers)
+            await self._end(answers, checked.starts)
         except OSError as error:
             raise EngineError(f"The files of {self._key} cannot be used: {error}") from None
         finally:
-            output.close()
-            wrong.close()
+            answers.close()
 
     def _checked(self) -> Checked:
         batch, settings = self._batch, self._settings
@@ -115,21 +121,10 @@ class Run:
             said = f"The content of {batch.input_file_id} is gone."
             return Checked(complaints=[Complaint("missing_file", said)])
 
-    def _results(self) -> tuple[Results, Results]:
-        folder = self._shelf.folder
-        return folder.results(self._batch.output_id), folder.results(self._batch.error_id)
-
-    async def _take_up(self, total: int, output: Results, wrong: Results) -> None:
-        def numbers(results: Results) -> list[int]:
-            return [lines.number(line) for line in results.lines()]
-
-        done = [await to_thread.run_sync(numbers, each) for each in (output, wrong)]
-        self.progress = Progress(total, *done)
-
-    async def _lines(self, starts: Sequence[int], output: Results, wrong: Results) -> None:
+    async def _lines(self, starts: Sequence[int], answers: Answers) -> None:
         async with anyio.create_task_group() as writing:
             async with anyio.create_task_group() as calls:
-                writing.start_soon(self._write, output, wrong)
+                writing.start_soon(self._write, answers)
                 while (wait := self._step(calls, starts)) is not None:
                     with anyio.move_on_after(wait):
                         await self._roused.wait()
@@ -199,7 +194,7 @@ class Run:
         self._pace.refused(1.0 if wait is None else wait, anyio.current_time())
         return True
 
-    async def _write(self, output: Results, wrong: Results) -> None:
+    async def _write(self, answers: Answers) -> None:
         """Whatever was answered, in groups, until all of it is written."""
         while not (self._finished and not self._unwritten):
             await self._some.wait()
@@ -209,20 +204,19 @@ class Run:
             if len(self._unwritten) < GROUP and not self._finished:
                 await anyio.sleep(EVERY)
             group, self._unwritten = self._unwritten, []
-            for file, good in ((output, True), (wrong, False)):
+            for good in (True, False):
                 told = [(number, result) for number, result in group if _good(result) is good]
-                if not await self._append(file, [result for _, result in told]):
+                if not await self._append(answers, [result for _, result in told], good):
                     return
                 for number, _ in told:
                     self.progress.written(number, good)
             self.rouse()
 
-    async def _append(self, file: Results, results: Sequence[Result]) -> bool:
+    async def _append(self, answers: Answers, results: Sequence[Result], good: bool) -> bool:
         """Where the disk is full, again and again; False where that makes no sense any more."""
-        said = [msgspec.json.encode(result) for result in results]
         while True:
             try:
-                await to_thread.run_sync(file.append, said)
+                await to_thread.run_sync(partial(answers.append, results, good=good))
                 return True
             except OSError as error:
                 log.error("the answers of %s cannot be written: %s", self._key, error)
@@ -231,26 +225,27 @@ class Run:
                 return False
             await anyio.sleep(DISK_PAUSE)
 
-    async def _end(self, output: Results, wrong: Results, starts: Sequence[int]) -> None:
+    async def _end(self, answers: Answers, starts: Sequence[int]) -> None:
         now = self._clock()
         status = last(self._batch, self.progress.complete, now)
         if status is None:
             return
         if status is Status.EXPIRED:
-            await self._expire(wrong, starts)
+            await self._expire(answers, starts)
         if status is Status.COMPLETED:
             await self._change(lambda batch: batch.to(Status.FINALIZING, now))
-        files = {file.id: file for file in self._files(output, wrong, now)}
+        kept = self._batch.output_seconds or self._settings.file_days * DAY
+        files = {file.id: file for file in answers.files(now, kept)}
 
         def ended(batch: Batch) -> Batch:
-            counted = msgspec.structs.replace(batch, counts=self.progress.counts, files=tuple(files))
-            return counted.to(status, now)
+            counts, spent = self.progress.counts, answers.spent
+            told = msgspec.structs.replace(batch, counts=counts, spent=spent, files=tuple(files))
+            return told.to(status, now)
 
         await self._shelf.change(self._key, ended, files)
-        for key in {self._batch.output_id, self._batch.error_id} - files.keys():
-            await to_thread.run_sync(self._shelf.folder.drop, key)  # nothing was written to it
+        await to_thread.run_sync(answers.drop_empty)
 
-    async def _expire(self, wrong: Results, starts: Sequence[int]) -> None:
+    async def _expire(self, answers: Answers, starts: Sequence[int]) -> None:
         """Lines that were not answered in time are told so, each."""
         batch = self._batch
         path = self._shelf.folder.path(batch.input_file_id)
@@ -263,26 +258,9 @@ class Run:
                 Result(lines.result_id(batch, number), call.custom_id, None, why)
                 for number, call in zip(group, calls, strict=True)
             ]
-            if not await self._append(wrong, results):
+            if not await self._append(answers, results, False):
                 return
             self.progress.expired(group)
-
-    def _files(self, output: Results, wrong: Results, now: float) -> list[File]:
-        batch, until = self._batch, now + self._settings.file_days * DAY
-        kinds = ((output, batch.output_id, "output"), (wrong, batch.error_id, "error"))
-        return [
-            File(
-                id=key,
-                owner=batch.owner,
-                filename=f"{batch.id}_{kind}.jsonl",
-                purpose="batch_output",
-                bytes=results.size,
-                created_at=now,
-                expires_at=until,
-            )
-            for results, key, kind in kinds
-            if results.size
-        ]
 
     async def _change(self, change: Callable[[Batch], Batch]) -> None:
         await self._shelf.change(self._key, change)

@@ -71,8 +71,18 @@ class Shelf:
         return [file for file in self._files.values() if _sees(who, file)]
 
     def batches(self, who: Principal) -> list[Batch]:
+        """The oldest first; none that was made as a job."""
+        return [batch for batch in self._batches.values() if batch.job is None and _sees(who, batch)]
+
+    def jobs(self, who: Principal) -> list[Batch]:
         """The oldest first."""
-        return [batch for batch in self._batches.values() if _sees(who, batch)]
+        return [batch for batch in self._batches.values() if batch.job is not None and _sees(who, batch)]
+
+    def keyed(self, who: Principal, key: str) -> Batch | None:
+        """The job that `who` made with this key."""
+        return next(
+            (b for b in self._batches.values() if b.owner == who.id and b.job and b.job.key == key), None
+        )
 
     def unfinished(self) -> list[Batch]:
         return [batch for batch in self._batches.values() if not batch.ended]
@@ -83,7 +93,20 @@ class Shelf:
 
     def batch(self, who: Principal, key: str) -> Batch:
         """Raises UnknownFile."""
-        return _theirs(self._batches.get(key), who, f"There is no batch {key[:100]!r}.")
+        found = self._batches.get(key)
+        return _theirs(found if found and not found.job else None, who, f"There is no batch {key[:100]!r}.")
+
+    def job(self, who: Principal, key: str) -> Batch:
+        """Raises UnknownFile."""
+        found = self._batches.get(key)
+        return _theirs(found if found and found.job else None, who, f"There is no job {key[:100]!r}.")
+
+    def known(self, key: str) -> Batch | None:
+        """A batch or job, whoever asks."""
+        return self._batches.get(key)
+
+    def has(self, file: str) -> bool:
+        return file in self._files
 
     def current(self, key: str) -> Batch:
         return self._batches[key]
@@ -95,20 +118,25 @@ class Shelf:
     def path(self, file: File) -> Path:
         return self.folder.path(file.id)
 
-    async def add(self, file: File, content: AsyncIterable[bytes]) -> File:
+    async def add(
+        self, file: File, content: AsyncIterable[bytes], seconds: Callable[[], float | None] = lambda: None
+    ) -> File:
         """Take in a file; its content is on disk when this returns. `bytes` is counted here.
 
+        `seconds` is asked when all of it is there: how long it is kept, where that is not as `file` says.
         Raises BodyTooLarge, StorageFull, or whatever `content` raises; then nothing is left of it.
         """
         self._writable()
         _few(self._files.values(), file.owner, "files")
         self._coming.add(file.id)
         try:
-            return await self._taken(file, content)
+            return await self._taken(file, content, seconds)
         finally:
             self._coming.remove(file.id)
 
-    async def _taken(self, file: File, content: AsyncIterable[bytes]) -> File:
+    async def _taken(
+        self, file: File, content: AsyncIterable[bytes], seconds: Callable[[], float | None]
+    ) -> File:
         size, opened = 0, await _disk(self.folder.begin, file.id)
         try:
             async for chunk in content:
@@ -117,7 +145,9 @@ class Shelf:
                 size += len(chunk)
                 await _disk(opened.write, chunk)
             await _disk(self.folder.finish, file.id, opened)
-            whole = msgspec.structs.replace(file, bytes=size)
+            kept = seconds()
+            until = file.expires_at if kept is None else file.created_at + kept
+            whole = msgspec.structs.replace(file, bytes=size, expires_at=until)
             await self.keep(files={file.id: whole})
             return whole
         finally:

@@ -79,16 +79,16 @@ class Simulated:
         self._lost = True
 
     async def run(self, slot: int, model: object, cost: int, work: Callable[[], R]) -> R:
-        assert isinstance(model, Timed), "a simulated device runs simulated models only"
+        timed = cast(Timed, model)  # it was looked at when it was loaded
         self._batches += 1
         number, self._peaks[slot] = self._batches, 0
         with self._company.present() as here:
-            await self._pass(model.seconds(cost) / self._speed)
+            await self._pass(timed.seconds(cost) / self._speed)
             if number == self._lost_at:
                 self.lose()
                 self._answer_for_itself()
             result = work()
-        self._peaks[slot] = model.peak_bytes(cost) if here.alone else 0
+        self._peaks[slot] = timed.peak_bytes(cost) if here.alone else 0
         return result
 
     def peak(self, slot: int) -> int:

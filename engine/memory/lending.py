@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from engine.conversation import Denied, Granted, Lease, Need, Ready, Release, TooLarge
 from engine.memory import eviction

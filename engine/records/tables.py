@@ -20,6 +20,12 @@ def table(db: Database, name: str) -> Table:
 
 @migrations()
 def first_tables(db: Database) -> None:
+    _create_requests(db)
+    _create_batches(db)
+    _create_residency(db)
+
+
+def _create_requests(db: Database) -> None:
     table(db, "requests").create(
         {
             "id": int,
@@ -45,6 +51,9 @@ def first_tables(db: Database) -> None:
         },
         pk="id",
     ).create_index(["recorded_at"])
+
+
+def _create_batches(db: Database) -> None:
     table(db, "batches").create(
         {
             "id": int,
@@ -60,6 +69,9 @@ def first_tables(db: Database) -> None:
         },
         pk="id",
     ).create_index(["recorded_at"])
+
+
+def _create_residency(db: Database) -> None:
     table(db, "residency").create(
         {
             "id": int,
@@ -100,6 +112,16 @@ def recordings(db: Database) -> None:
     for column in ("running", "tokens", "peak_bytes"):
         batches.add_column(column, int)
     table(db, "residency").add_column("from_host", int)
+    _create_recordings(db)
+    _create_samples(db)
+    _create_acts(db)
+    table(db, "losses").create({"id": int, "recorded_at": float, "rows": int}, pk="id")
+    for name in KEPT:
+        table(db, name).add_column("recording", int).create_index(["recording"])
+    _create_minutes(db)
+
+
+def _create_recordings(db: Database) -> None:
     table(db, "recordings").create(
         {
             "id": int,
@@ -114,6 +136,9 @@ def recordings(db: Database) -> None:
         },
         pk="id",
     ).create_index(["name"], unique=True)
+
+
+def _create_samples(db: Database) -> None:
     table(db, "samples").create(
         {
             "id": int,
@@ -131,6 +156,9 @@ def recordings(db: Database) -> None:
         },
         pk="id",
     ).create_index(["recorded_at"])
+
+
+def _create_acts(db: Database) -> None:
     table(db, "acts").create(
         {
             "id": int,
@@ -144,9 +172,9 @@ def recordings(db: Database) -> None:
         },
         pk="id",
     ).create_index(["recorded_at"])
-    table(db, "losses").create({"id": int, "recorded_at": float, "rows": int}, pk="id")
-    for name in KEPT:
-        table(db, name).add_column("recording", int).create_index(["recording"])
+
+
+def _create_minutes(db: Database) -> None:
     table(db, "minutes").create(
         {
             "minute": int,

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from engine.errors import EngineError, QueueFull
 from engine.scheduling.lanes import Job
 from engine.scheduling.rules import SchedulingRules
@@ -32,16 +34,15 @@ class DrainRate:
         return math.exp((self._since - now) / MEMORY_SECONDS) if self._since > -math.inf else 0.0
 
 
-@dataclass(slots=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True):
     """What waits when a request comes."""
 
     waiting: int = 0
     """Jobs in all lanes."""
     lane_jobs: int = 0
     lane_cost: int = 0
-    key_jobs: int = 0
-    """Of the same principal in the same lane."""
+    key_jobs: Callable[[], int] = lambda: 0
+    """Of the same principal in the same lane; asked for only where there is more than one."""
     predicted_wait: Callable[[], float] = lambda: 0.0
     """Seconds; asked for only where a deadline makes it matter."""
 
@@ -58,6 +59,7 @@ class Admission:
     rules: SchedulingRules
     rates: dict[str, DrainRate] = field(default_factory=dict)
     _first: str | None = None
+    """The first principal that was seen."""
     _several: bool = False
 
     def finished(self, unit: str, cost: int, now: float) -> None:
@@ -67,10 +69,11 @@ class Admission:
         """Why these jobs, all of one unit and one principal, may not wait now; None when they may."""
         if not jobs:
             return None
-        self._seen(jobs[0].principal)
+        if jobs[0].principal != self._first:
+            self._seen(jobs[0].principal)
         if full := self._full(backlog):
             return QueueFull(full).after(self._retry(jobs[0].unit, backlog.lane_cost, now))
-        deadline = min(job.deadline for job in jobs)
+        deadline = min([job.deadline for job in jobs])
         wait = backlog.predicted_wait() if deadline < math.inf else 0.0
         if now + wait > deadline:
             text = f"The predicted wait is {wait:.2f} s, longer than the deadline leaves."
@@ -95,17 +98,17 @@ class Admission:
                 f"Work of a cost of {backlog.lane_cost} waits for this model, the limit (max_model_cost) is "
                 f"{rules.max_model_cost}."
             )
-        if self._several and backlog.key_jobs >= rules.max_key_jobs:
+        if self._several and (key_jobs := backlog.key_jobs()) >= rules.max_key_jobs:
             return (
-                f"{backlog.key_jobs} jobs of yours wait for this model, the limit (max_key_jobs) is "
+                f"{key_jobs} jobs of yours wait for this model, the limit (max_key_jobs) is "
                 f"{rules.max_key_jobs}."
             )
         return None
 
     def _seen(self, principal: str) -> None:
+        self._several = self._first is not None
         if self._first is None:
             self._first = principal
-        self._several = self._several or principal != self._first
 
     def _retry(self, unit: str, cost: int, now: float) -> float:
         """Seconds in which a tenth of the lane is gone at the rate of the last seconds."""

@@ -40,7 +40,7 @@ class Batches:
         now: float,
     ) -> Run:
         """Charge what it is expected to take, and say what is to be run."""
-        cost = sum(job.cost for job in jobs)
+        cost = sum([job.cost for job in jobs])
         urgency = min([job.service_class for job in jobs], default=None)
         if sequences is not None and (going := sequences.urgency) is not None:
             urgency = going if urgency is None else min(going, urgency)

@@ -15,6 +15,10 @@ earlier than what passes it, so it heads a batch soon: nothing is passed over fo
 FULL_ENOUGH = 1 / 16
 """With so little of a batch left nobody is passed over for it."""
 
+PASSES = 16
+"""Batches in a row that may go without the job due first, each of which has no place for it beside the
+job whose turn it is. A class that waits has about such a share of the device as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -40,25 +44,56 @@ def form(lane: Lane, room: Room, now: float, wanted: Callable[[Job], bool]) -> F
     """Take the next batch out of `lane`: the job due first, then the most urgent that fit with it, by turns
     between principals.
 
+    Where it would take the place of a job whose turn it is (a batch of one document, a job as large as a
+    batch, the only free seat of a model that writes), class and turns decide who goes, and the job due first
+    is next after `PASSES` of them at the latest.
+
     The first goes even when it is over the soft limit, since it cannot be split; when it is over the
     room it stays, and nothing goes. Jobs past their deadline and jobs that nobody waits
     for are taken out on the way and never run.
     """
     formed = Formed()
-    first = _first_alive(lane, now, wanted, formed)
-    if first is None or first.cost > room.cost or first.kv_tokens > room.kv_tokens or room.jobs < 1:
+    head = _alive(lane.head, lane.pop_head, now, wanted, formed)
+    if head is None or not _enters(head, room):
         return formed
-    lane.went(lane.pop_head())
-    formed.jobs.append(first)
+    turn = _alive(lane.next, lane.pop_next, now, wanted, formed)
+    if turn is None or not _enters(turn, room) or _goes_first(head, turn, room, lane.passes):
+        turn = head
+    lane.passes = 0 if turn is head else lane.passes + 1
+    lane.went(lane.pop_head() if turn is head else lane.pop_next())
+    formed.jobs.append(turn)
     _fill(lane, room, now, wanted, formed)
     return formed
 
 
-def _first_alive(lane: Lane, now: float, wanted: Callable[[Job], bool], formed: Formed) -> Job | None:
-    while job := lane.head():
+def _enters(job: Job, room: Room) -> bool:
+    """Whether a batch may begin with it."""
+    return job.cost <= room.cost and job.kv_tokens <= room.kv_tokens and room.jobs >= 1
+
+
+def _goes_first(head: Job, turn: Job, room: Room, passes: int) -> bool:
+    """Whether the job due first goes now, be it another's turn: they fit together, it waited long enough, or
+    it has its second try, for which others have just made place."""
+    limit = min(room.cost, room.soft_cost.get(turn.service_class, room.cost))
+    together = (
+        head.cost + turn.cost <= min(limit, head.max_batch_cost, turn.max_batch_cost)
+        and min(room.jobs, head.max_batch_jobs, turn.max_batch_jobs) >= 2
+    )  # of tokens of context more are asked for with the next quantum
+    return together or passes >= PASSES or head.attempt > 1
+
+
+def _alive(
+    look: Callable[[], Job | None],
+    take: Callable[[], Job],
+    now: float,
+    wanted: Callable[[Job], bool],
+    formed: Formed,
+) -> Job | None:
+    """What `look` finds; the dead that it finds first are taken out."""
+    while job := look():
         if not _dead(job, now, wanted, formed):
             return job
-        lane.pop_head()
+        take()
     return None
 
 
@@ -73,19 +108,19 @@ def _dead(job: Job, now: float, wanted: Callable[[Job], bool], formed: Formed) -
 
 
 def _fill(lane: Lane, room: Room, now: float, wanted: Callable[[Job], bool], formed: Formed) -> None:
-    first = formed.jobs[0]
-    cost, kv_tokens = first.cost, first.kv_tokens
-    max_cost = min(room.cost, first.max_batch_cost)
-    max_jobs = min(room.jobs, first.max_batch_jobs)
-    passed: list[Job] = []
-    while len(lane) and len(formed.jobs) < max_jobs and len(passed) < LOOK_AHEAD and cost < max_cost:
+    jobs, passed = formed.jobs, list[Job]()
+    cost, kv_tokens = jobs[0].cost, jobs[0].kv_tokens
+    max_cost = min(room.cost, jobs[0].max_batch_cost)
+    max_jobs = min(room.jobs, jobs[0].max_batch_jobs)
+    while len(jobs) < max_jobs and cost < max_cost and len(passed) < LOOK_AHEAD and len(lane):
         job = lane.pop_next()
         if _dead(job, now, wanted, formed):
             continue
         limit = min(max_cost, room.soft_cost.get(job.service_class, max_cost))
         fits = (
-            cost + job.cost <= min(limit, job.max_batch_cost)
-            and len(formed.jobs) < job.max_batch_jobs
+            cost + job.cost <= limit
+            and cost + job.cost <= job.max_batch_cost
+            and len(jobs) < job.max_batch_jobs
             and kv_tokens + job.kv_tokens <= room.kv_tokens
         )
         if not fits:
@@ -94,7 +129,7 @@ def _fill(lane: Lane, room: Room, now: float, wanted: Callable[[Job], bool], for
                 break
             continue
         lane.went(job)
-        formed.jobs.append(job)
+        jobs.append(job)
         cost, kv_tokens = cost + job.cost, kv_tokens + job.kv_tokens
         max_cost, max_jobs = min(max_cost, job.max_batch_cost), min(max_jobs, job.max_batch_jobs)
     for job in passed:

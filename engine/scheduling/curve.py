@@ -41,7 +41,8 @@ class RuntimeCurve:
 
     def seconds(self, cost: float) -> float:
         """Predicted run time; 0 while nothing is known."""
-        self._refit()
+        if self._stale:
+            self._refit()
         if not self._costs:
             return 0.0
         place = bisect.bisect_left(self._costs, cost)
@@ -59,7 +60,8 @@ class RuntimeCurve:
         Twice the largest that ever ran may be tried when that one did: only so is it learned that a batch
         costs more than its jobs do.
         """
-        self._refit()
+        if self._stale:
+            self._refit()
         if not self._costs:
             return math.inf
         if seconds >= self._seconds[-1]:
@@ -82,8 +84,6 @@ class RuntimeCurve:
         self._stale = True
 
     def _refit(self) -> None:
-        if not self._stale:
-            return
         self._stale = False
         pools: list[tuple[float, float, list[float]]] = []  # weight, seconds, costs
         for _, (cost, seconds, readings) in sorted(self._buckets.items()):

@@ -24,7 +24,7 @@ from engine.requests import ServiceClass
 from engine.scheduling.admission import Admission, Backlog
 from engine.scheduling.batches import Batches, dropped
 from engine.scheduling.batching import Room, form
-from engine.scheduling.effects import Batch, Done, Effect, Failed
+from engine.scheduling.effects import Batch, Done, Dropped, Effect, Failed
 from engine.scheduling.filling import Filling
 from engine.scheduling.lanes import Job, Lane
 from engine.scheduling.loss import lose
@@ -109,11 +109,14 @@ class Dispatch:
         """Why these jobs, all of one unit and one principal, may not join the queue; None when they may."""
         if not jobs:
             return None
-        unit = jobs[0].unit
-        backlog = Backlog(self._waiting.jobs, predicted_wait=lambda: self.predicted_wait(unit))
-        if lane := self.lanes.get(unit):
-            backlog.lane_jobs, backlog.lane_cost = len(lane), lane.cost
-            backlog.key_jobs = lane.jobs_of(jobs[0].principal)
+        unit, lane = jobs[0].unit, self._waiting.lane(jobs[0].unit)
+        backlog = Backlog(
+            self._waiting.jobs,
+            len(lane),
+            lane.cost,
+            lambda: lane.jobs_of(jobs[0].principal),
+            lambda: self.predicted_wait(unit),
+        )
         return self.admission.refusal(jobs, backlog, now)
 
     def predicted_wait(self, unit: str) -> float:
@@ -146,6 +149,16 @@ class Dispatch:
         late = self.misfits.late(now)
         failed = [self._failed_as_too_large(unit, self.misfits.clear(unit)) for unit in late]
         return [*failed, *self._waiting.settle(late), *self._filling.fill(now)]
+
+    def on_given_up(self, units: Sequence[str], now: float) -> list[Effect]:
+        """Nobody waits any more for some jobs of these units. Where a unit is on no device, no batch would
+        find that out, perhaps for long: they leave now."""
+        effects: list[Effect] = []
+        for unit in units:
+            if not self._filling.warm.get(unit):
+                gone = self._waiting.lane(unit).take_out(lambda job: not self.wanted(job))
+                effects += [Dropped(tuple(gone), "abandoned")] if gone else []
+        return [*effects, *self._waiting.settle(units), *self._filling.fill(now)]
 
     def on_ready(self, ready: Ready, now: float) -> list[Effect]:
         self._filling.came(ready.unit, ready.device, ready.load_seconds)
@@ -217,7 +230,10 @@ class Dispatch:
             return []  # its device was lost, and its jobs went elsewhere
         effects: list[Effect] = [*self._batches.end(finished, batch, now)]
         again = self._once_more(finished, batch)
-        if outcomes := tuple(o for o in finished.outcomes if o.job not in again):
+        outcomes = finished.outcomes
+        if again:
+            outcomes = tuple([o for o in outcomes if o.job not in again])
+        if outcomes:
             effects.append(Done(outcomes))
         told = self._waiting.settle([finished.lease.unit])
         return [*effects, *told, *(self._filling.fill(now) if again else ())]

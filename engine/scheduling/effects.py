@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from engine.conversation import Lost, Need, Outcome, Release, Run, Spread, Unwanted, Wanted
 from engine.errors import Failure
@@ -10,31 +10,27 @@ from engine.requests import ServiceClass
 from engine.scheduling.lanes import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """These jobs are out of the queue and will not run: `expired` or `abandoned`."""
 
     jobs: tuple[Job, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """These jobs have come to their end in a batch, one way or the other."""
 
     outcomes: tuple[Outcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """These jobs are out of the queue since nothing can run them."""
 
     jobs: tuple[Job, ...]
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """A batch that runs: what was sent, under which lease, and what was expected of it."""
 
     run: Run

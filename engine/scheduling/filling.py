@@ -49,8 +49,10 @@ class Filling:
 
     def fill(self, now: float) -> list[Need | Spread]:
         """Ask for a lease for every idle slot that has something to do."""
-        asked: list[Need | Spread] = []
         self.wake_at = math.inf
+        if not self.slots.idle:
+            return []
+        asked: list[Need | Spread] = []
         nothing: set[str] = set()
         for slot in tuple(self.slots.idle):
             device = self.slots.devices[slot]
@@ -90,7 +92,7 @@ class Filling:
         facts, lane, slots = self.facts(unit), self.lanes.get(unit), self.slots
         if slots.taken(unit) >= facts.max_slots:
             return None
-        waiting = (lane.cost if lane else 0) - slots.asked_cost(unit)
+        waiting = (lane.cost if lane is not None else 0) - slots.asked_cost(unit)
         sequences = self.sequences.get(unit)
         going = sequences is not None and len(sequences) > 0
         if sequences is not None and going:
@@ -98,21 +100,19 @@ class Filling:
                 return None
         elif waiting <= 0:
             return None
-        head = lane.head() if lane else None
+        head = lane.head() if lane is not None else None
         if head is not None and not going and self.misfits.left_to_another(head, device, self.warm[unit]):
             return None
-        urgency = self._urgency(unit)
-        usual = min(max(1, waiting), self.sizing.usual_cost(facts))
-        batch = max(1, self.sizing.soft_cost(facts, device, urgency, usual, now))
+        urgency = _urgency(lane, sequences)
         held_until = -math.inf
         if lane is not None and not facts.generative:
-            places = min(facts.max_slots, sum(slots.counts[d] for d in self.warm[unit]))
+            places = min(facts.max_slots, sum([slots.counts[d] for d in self.warm[unit]]))
             held_until = self.window.until(facts, lane, device, places, now)
         return Candidate(
             unit,
             service_class=urgency,
-            due=head.due if head else math.inf,
-            seconds=self.sizing.predicted(unit, device, batch),
+            due=head.due if head is not None else math.inf,
+            seconds=self.sizing.next_run(facts, device, urgency, waiting, now),
             held_until=held_until,
         )
 
@@ -184,24 +184,16 @@ class Filling:
         least = max(LOADS_WORTH * self.load_seconds.get(unit, 0.0), target / 2)
         return self.drain_seconds(unit) > least
 
-    def _urgency(self, unit: str) -> ServiceClass:
-        """Of a unit that has work."""
-        lane, sequences = self.lanes.get(unit), self.sequences.get(unit)
-        queues = [lane.urgency() if lane else None, sequences.urgency if sequences else None]
-        return min(u for u in queues if u is not None)
-
     def _need(self, unit: str, device: str, slot: str) -> Need:
         facts, lane = self.facts(unit), self.lanes.get(unit) or Lane(unit)
-        head = lane.head()
+        sequences = self.sequences.get(unit)
+        urgency, head = _urgency(lane, sequences), lane.head()
         limit = self.sizing.usual_cost(facts)
         sharing = self.slots.idle_on(device)
         want = min(limit, max(math.ceil(lane.cost / sharing), limit // 8))
         first = head.cost if head else 0
-        sequences = self.sequences.get(unit)
         if sequences is None:
-            return Need(
-                unit, device, slot, min_cost=first, want_cost=max(want, first), urgency=self._urgency(unit)
-            )
+            return Need(unit, device, slot, min_cost=first, want_cost=max(want, first), urgency=urgency)
         floor = sequences.kv_tokens
         joining = facts.max_running > len(sequences) and head is not None
         waiting = sum(itertools.islice((j.kv_tokens for j in lane), facts.max_running))
@@ -215,5 +207,16 @@ class Filling:
             kv_floor=floor,
             kv_min=least,
             kv_want=max(least, floor + waiting) if joining else floor,
-            urgency=self._urgency(unit),
+            urgency=urgency,
         )
+
+
+def _urgency(lane: Lane | None, sequences: Sequences | None) -> ServiceClass:
+    """Of a unit that has work."""
+    waits = lane.urgency() if lane is not None else None
+    goes_on = sequences.urgency if sequences is not None else None
+    if waits is None or goes_on is None:
+        urgency = goes_on if waits is None else waits
+        assert urgency is not None, "a unit without work"
+        return urgency
+    return min(waits, goes_on)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -35,7 +35,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 SLACK = 64
-"""Entries of jobs that have left may lie in a heap until they are this many more than those that wait."""
+"""Entries of jobs that have left may lie in a heap until they are this many more than those that wait. Every
+so many jobs that come, that is looked at."""
 
 
 class Lane:
@@ -44,6 +45,8 @@ class Lane:
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self.cost = 0
+        self.passes = 0
+        """Batches in a row that went without the job due first, since another's turn it was."""
         self._turns: dict[ServiceClass, Turns] = {}  # of those classes that have a job here
         self._by_due: list[Entry] = []
         self._by_arrival: list[tuple[float, int]] = []
@@ -73,17 +76,17 @@ class Lane:
 
     def jobs_of(self, principal: str) -> int:
         """How many jobs of this principal wait here."""
-        return sum(turns.jobs_of(principal) for turns in self._turns.values())
+        return sum([turns.jobs_of(principal) for turns in self._turns.values()])
 
     def urgency(self) -> ServiceClass | None:
         """The most urgent class that has a job here."""
-        return min(self._turns, default=None)
+        return min(self._turns) if self._turns else None
 
     def head(self) -> Job | None:
-        """The job that is due first, whatever its class and principal: it goes with the next batch."""
+        """The job that is due first, whatever its class and principal."""
         by_due = self._by_due
         while by_due and by_due[0][1] not in self._here:
-            heapq.heappop(by_due)
+            heappop(by_due)
         return by_due[0][2] if by_due else None
 
     def pop_head(self) -> Job:
@@ -92,22 +95,27 @@ class Lane:
         assert job is not None, "the head of an empty lane"
         return self._left(self._turns[job.service_class].pop_of(job.principal))
 
+    def next(self) -> Job | None:
+        """The first job of the most urgent class, of the principal whose turn it is there."""
+        urgency = self.urgency()
+        return self._turns[urgency].next() if urgency is not None else None
+
     def pop_next(self) -> Job:
-        """Take out the first job of the most urgent class, of the principal whose turn it is there."""
+        """Take out that job."""
         urgency = self.urgency()
         assert urgency is not None, "a job out of an empty lane"
         return self._left(self._turns[urgency].pop_next())
 
     def went(self, job: Job) -> None:
         """A job that was taken out goes into a batch: its principal has had that much."""
-        if turns := self._turns.get(job.service_class):
+        if (turns := self._turns.get(job.service_class)) is not None:
             turns.charge(job.principal, job.cost)
 
     def oldest_arrival(self) -> float:
         """When the job that has waited longest came; inf when nothing waits."""
         by_arrival = self._by_arrival
         while by_arrival and by_arrival[0][1] not in self._here:
-            heapq.heappop(by_arrival)
+            heappop(by_arrival)
         return by_arrival[0][0] if by_arrival else math.inf
 
     def clear(self) -> list[Job]:
@@ -120,29 +128,45 @@ class Lane:
         self.cost = 0
         return jobs
 
+    def take_out(self, gone: Callable[[Job], bool]) -> list[Job]:
+        """Take out these. Who had how much is forgotten."""
+        taken = []
+        for job in self.clear():
+            if gone(job):
+                taken.append(job)
+            elif job.attempt > 1:
+                self.put_first(job)
+            else:
+                self.add(job)
+        return taken
+
     def _put(self, key: float, job: Job) -> None:
         number = next(self._numbers)
+        if not number % SLACK:
+            self._tidy()
         entry = (key, number, job)
         turns = self._turns.get(job.service_class)
         if turns is None:
             turns = self._turns[job.service_class] = Turns()
         turns.add(entry)
-        heapq.heappush(self._by_due, entry)
-        heapq.heappush(self._by_arrival, (job.arrived, number))
+        heappush(self._by_due, entry)
+        heappush(self._by_arrival, (job.arrived, number))
         self._here.add(number)
         self.cost += job.cost
 
     def _left(self, entry: Entry) -> Job:
         _, number, job = entry
-        if not self._turns[job.service_class]:
+        if not self._turns[job.service_class].jobs:
             del self._turns[job.service_class]
         self._here.remove(number)
         self.cost -= job.cost
+        return job
+
+    def _tidy(self) -> None:
         most = 2 * len(self._here) + SLACK
         if len(self._by_due) > most:
             self._by_due = [entry for entry in self._by_due if entry[1] in self._here]
-            heapq.heapify(self._by_due)
+            heapify(self._by_due)
         if len(self._by_arrival) > most:
             self._by_arrival = [entry for entry in self._by_arrival if entry[1] in self._here]
-            heapq.heapify(self._by_arrival)
-        return job
+            heapify(self._by_arrival)

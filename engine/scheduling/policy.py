@@ -68,7 +68,8 @@ class FairShare:
         self._decayed_at = max(now, self._decayed_at)
 
     def virtual(self, unit: str, service_class: ServiceClass) -> float:
-        return self._virtual.get((service_class, unit), self._now_virtual.get(service_class, 0.0))
+        had = self._virtual.get((service_class, unit))
+        return self._now_virtual.get(service_class, 0.0) if had is None else had
 
     def choose(self, candidates: Sequence[Candidate], now: float) -> Candidate | None:
         """The lane to run now, or None when there is none."""

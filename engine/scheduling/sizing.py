@@ -38,8 +38,18 @@ class Sizing:
         curve = self.curves.get((facts.unit, device))
         if not curve:
             return min(want, self.rules.batch_cost)  # the first batch is a careful one
-        seconds = min(self.target(facts, urgency) * BATCH_SHARE, self._bound(urgency, now))
-        return int(min(want, curve.cost_within(seconds)))
+        return int(min(want, curve.cost_within(self._longest(facts, urgency, now))))
+
+    def next_run(
+        self, facts: UnitFacts, device: str, urgency: ServiceClass, waiting: int, now: float
+    ) -> float:
+        """Predicted seconds of the batch that a lane would send of what costs `waiting`; 0 while nothing is
+        known."""
+        curve = self.curves.get((facts.unit, device))
+        if not curve:
+            return 0.0
+        within = curve.cost_within(self._longest(facts, urgency, now))
+        return curve.seconds(max(1, int(min(max(1, waiting), self.usual_cost(facts), within))))
 
     def soft_costs(
         self, facts: UnitFacts, device: str, lane: Lane, want: int, now: float
@@ -60,6 +70,10 @@ class Sizing:
     def target(self, facts: UnitFacts, urgency: ServiceClass) -> float:
         """The p99 target of a class, as the unit or else the rules have it."""
         return facts.targets.get(urgency, self.rules.targets[urgency])
+
+    def _longest(self, facts: UnitFacts, urgency: ServiceClass, now: float) -> float:
+        """Seconds that a batch of this class may run."""
+        return min(self.target(facts, urgency) * BATCH_SHARE, self._bound(urgency, now))
 
     def quantum(self, urgency: ServiceClass, now: float) -> float:
         """Seconds of one generation quantum of this class."""

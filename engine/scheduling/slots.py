@@ -21,8 +21,8 @@ class Slots:
     """Devices that are gone, and why."""
     counts: Counter[str] = field(init=False)
     """Slots of each device that is there."""
-    _taken: Counter[str] = field(default_factory=Counter)
-    _asked_cost: Counter[str] = field(default_factory=Counter)
+    _taken: dict[str, int] = field(default_factory=dict)
+    _asked_cost: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.counts = Counter(self.devices.values())
@@ -35,8 +35,8 @@ class Slots:
     def ask(self, need: Need) -> None:
         del self.idle[need.slot]
         self.asked[need.slot] = need
-        self._taken[need.unit] += 1
-        self._asked_cost[need.unit] += need.want_cost
+        self._taken[need.unit] = self.taken(need.unit) + 1
+        self._asked_cost[need.unit] = self.asked_cost(need.unit) + need.want_cost
 
     def answered(self, slot: str) -> Need | None:
         """What it had asked for; None when its device was lost since."""
@@ -48,17 +48,17 @@ class Slots:
 
     def started(self, unit: str) -> None:
         """A batch of `unit` runs in one of them."""
-        self._taken[unit] += 1
+        self._taken[unit] = self.taken(unit) + 1
 
     def ended(self, unit: str) -> None:
         self._leave(unit)
 
     def taken(self, unit: str) -> int:
         """Slots that run `unit` or have asked for it."""
-        return self._taken[unit]
+        return self._taken.get(unit, 0)
 
     def asked_cost(self, unit: str) -> int:
-        return self._asked_cost[unit]
+        return self._asked_cost.get(unit, 0)
 
     def idle_on(self, device: str) -> int:
         return sum(self.devices[slot] == device for slot in self.idle)
@@ -79,4 +79,5 @@ class Slots:
     def _leave(self, unit: str) -> None:
         self._taken[unit] -= 1
         if not self._taken[unit]:
-            del self._taken[unit], self._asked_cost[unit]
+            del self._taken[unit]
+            self._asked_cost.pop(unit, None)

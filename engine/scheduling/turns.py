@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
-import heapq
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,45 +26,45 @@ class Turns:
     """
 
     def __init__(self) -> None:
+        self.jobs = 0
         self._queues: dict[str, list[Entry]] = {}
         self._starts: dict[str, int] = {}
         self._order: list[tuple[int, str]] = []
         self._past: dict[str, int] = {}  # as many as PAST at most
         self._virtual = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._queues)
-
     def __iter__(self) -> Iterator[Job]:
         return (job for queue in self._queues.values() for _, _, job in queue)
-
-    @property
-    def jobs(self) -> int:
-        return sum(map(len, self._queues.values()))
 
     def jobs_of(self, principal: str) -> int:
         return len(self._queues.get(principal, ()))
 
     def add(self, entry: Entry) -> None:
+        self.jobs += 1
         principal = entry[2].principal
         queue = self._queues.get(principal)
         if queue is not None:
-            heapq.heappush(queue, entry)
+            heappush(queue, entry)
             return
         start = max(self._virtual, self._past.pop(principal, 0))
         self._queues[principal], self._starts[principal] = [entry], start
         bisect.insort(self._order, (start, principal))
 
+    def next(self) -> Job:
+        """The job due first of the principal whose turn it is. Something must wait."""
+        return self._queues[self._order[0][1]][0][2]
+
     def pop_next(self) -> Entry:
-        """Take out the job due first of the principal whose turn it is."""
-        start, principal = self._order[0]
-        self._virtual = max(self._virtual, start)
-        return self.pop_of(principal)
+        """Take out that job."""
+        return self.pop_of(self._order[0][1])
 
     def pop_of(self, principal: str) -> Entry:
         """Take out the job due first of this principal, whoever's turn it is."""
+        if self._order[0][0] > self._virtual:
+            self._virtual = self._order[0][0]
         queue = self._queues[principal]
-        entry = heapq.heappop(queue)
+        entry = heappop(queue)
+        self.jobs -= 1
         if not queue:
             del self._queues[principal]
             start = self._starts.pop(principal)
@@ -78,8 +78,11 @@ class Turns:
         if start is None:
             self._remember(principal, max(self._virtual, self._past.pop(principal, 0)) + cost)
             return
-        del self._order[bisect.bisect_left(self._order, (start, principal))]
         self._starts[principal] = start + cost
+        if len(self._order) == 1:  # there is nobody to change places with
+            self._order[0] = (start + cost, principal)
+            return
+        del self._order[bisect.bisect_left(self._order, (start, principal))]
         bisect.insort(self._order, (start + cost, principal))
 
     def _remember(self, principal: str, start: int) -> None:

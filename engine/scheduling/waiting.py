@@ -71,41 +71,37 @@ class Waiting:
             lane, sequences = self.lanes.get(unit), self.sequences.get(unit)
             if lane is None and sequences is None and unit not in self._told:
                 continue
-            jobs = len(lane) if lane else 0
+            jobs, urgency = (len(lane), lane.urgency()) if lane is not None else (0, None)
             self.jobs += jobs - self._counted.get(unit, 0)
             self._counted[unit] = jobs
-            urgency = lane.urgency() if lane else None
             if sequences is not None and (going := sequences.urgency) is not None:
                 urgency = going if urgency is None else min(going, urgency)
-            self._place(unit, urgency)
-            busy = urgency is not None or unit in self.misfits.apart
-            if busy:
-                told += self._tell(unit, urgency)
+            devices = self.filling.warm.get(unit)
+            if urgency is None or not devices:
+                self.filling.order.drop(unit)
             else:
-                self._forget(unit)
-                if self._told.pop(unit, None):
-                    told.append(Unwanted(unit))
+                self.filling.order.put(unit, urgency, self.share.virtual(unit, urgency), devices)
+            if urgency is not None or unit in self.misfits.apart:
+                if wanted := self._news(unit, urgency):
+                    told.append(wanted)
+                continue
+            self._forget(unit)
+            if self._told.pop(unit, None):
+                told.append(Unwanted(unit))
         return told
 
-    def _tell(self, unit: str, urgency: ServiceClass | None) -> list[Wanted | Unwanted]:
+    def _news(self, unit: str, urgency: ServiceClass | None) -> Wanted | None:
         """That it has come to have work; and while it is nowhere, how urgent that is whenever it changes."""
         if unit in self._told and unit in self.filling.warm:
             self._told[unit] = Wanted(unit)  # how urgent it is then, is told when it has left
-            return []
+            return None
         head = self.lane(unit).head()
         due = head.due if head is not None else math.inf
         wanted = Wanted(unit, ServiceClass.STANDARD if urgency is None else urgency, due)
         if self._told.get(unit) == wanted:
-            return []
+            return None
         self._told[unit] = wanted
-        return [wanted]
-
-    def _place(self, unit: str, urgency: ServiceClass | None) -> None:
-        devices = self.filling.warm.get(unit)
-        if urgency is None or not devices:
-            self.filling.order.drop(unit)
-            return
-        self.filling.order.put(unit, urgency, self.share.virtual(unit, urgency), devices)
+        return wanted
 
     def _forget(self, unit: str) -> None:
         self._counted.pop(unit, None)

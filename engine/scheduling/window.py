@@ -89,7 +89,10 @@ class Window:
 
     def arrived(self, unit: str, cost: int, now: float) -> None:
         """A request of this cost joined the unit's lane."""
-        self._arrivals.setdefault(unit, Arrivals()).add(cost, now)
+        arrivals = self._arrivals.get(unit)
+        if arrivals is None:
+            arrivals = self._arrivals[unit] = Arrivals()
+        arrivals.add(cost, now)
 
     def answered(self, unit: str, requests: int, now: float) -> None:
         """A batch with jobs of so many requests is over: their callers may send the next."""
@@ -102,8 +105,11 @@ class Window:
         It waits while requests come much faster than usual, too fast to be served one by one on `slots`,
         and not beyond a full batch, the longest wait, or the latest start that is on time.
         """
-        arrivals, head, urgency = self._arrivals.get(facts.unit), lane.head(), lane.urgency()
-        if arrivals is None or arrivals.quiet_at <= now or head is None or urgency is None:
+        arrivals = self._arrivals.get(facts.unit)
+        if arrivals is None or arrivals.quiet_at <= now:
+            return -math.inf
+        head, urgency = lane.head(), lane.urgency()
+        if head is None or urgency is None:
             return -math.inf
         alone = self.sizing.predicted(facts.unit, device, arrivals.cost // arrivals.came)
         if alone and alone / arrivals.gap <= slots / 2:

@@ -1,6 +1,7 @@
 """Model directories from the Hugging Face hub, its cache on this machine, and ModelScope.
 
-Only files that cannot run code are asked for: weights are safetensors, never pickles.
+Only files that cannot run code are asked for: weights are safetensors. Torch checkpoints, which are pickles,
+are asked for in their place where an entry's source names the conversion that reads tensors alone of them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.sources.companions import companions
 from engine.sources.files import NotHere
 
-PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata"]
+PAPERS = ["*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata"]
+SAFE = ["*.safetensors", *PAPERS]
+CHECKPOINTS = ["*pytorch_model*.bin", "model.bin", "*model.pt", "*_linear.pt", *PAPERS]
 
 
 class Repository(Protocol):
@@ -29,11 +33,13 @@ class Repository(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HuggingFace:
-    """`endpoint` and `token` None: as the library's own settings have them."""
+    """`endpoint` and `token` None: as the library's own settings have them. `checkpoints`: those, and no
+    safetensors."""
 
     name: str
     endpoint: str | None = None
     token: str | None = None
+    checkpoints: bool = False
 
     def cached(self, revision: str | None) -> Path:
         return self._snapshot(revision, local_files_only=True)
@@ -42,6 +48,16 @@ class HuggingFace:
         return self._snapshot(revision, local_files_only=False)
 
     def _snapshot(self, revision: str | None, **options: Any) -> Path:
+        patterns = CHECKPOINTS if self.checkpoints else SAFE
+        folder = _whole(self._download(self.name, patterns, revision=revision, **options), self.checkpoints)
+        for other in companions(folder):
+            try:
+                self._download(other, PAPERS, **options)
+            except NotHere as why:
+                raise NotHere(f"it has its tokenizer from {other}: {why}") from None
+        return folder
+
+    def _download(self, name: str, patterns: list[str], **options: Any) -> Path:
         try:
             import httpx
             from huggingface_hub import snapshot_download
@@ -50,24 +66,20 @@ class HuggingFace:
             raise NotHere("huggingface_hub is not installed; it comes with serai itself") from None
         try:
             folder = snapshot_download(
-                self.name,
-                revision=revision,
-                allow_patterns=PATTERNS,
-                endpoint=self.endpoint,
-                token=self.token,
-                **options,
+                name, allow_patterns=patterns, endpoint=self.endpoint, token=self.token, **options
             )
         except LocalEntryNotFoundError as error:
             asked = f"asking the hub failed: {_first_line(error.__cause__)}" if error.__cause__ else None
             raise NotHere(asked or "not in the hub's cache") from None
         except (HfHubHTTPError, httpx.HTTPError, OSError, ValueError) as error:
             raise NotHere(_first_line(error)) from None
-        return _whole(Path(folder))
+        return Path(folder)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelScope:
     name: str
+    checkpoints: bool = False
 
     def cached(self, revision: str | None) -> Path:
         return self._snapshot(revision, local_files_only=True)
@@ -82,17 +94,23 @@ class ModelScope:
         except ImportError:
             raise NotHere("modelscope is not installed: pip install modelscope") from None
         try:
-            folder = snapshot_download(self.name, revision=revision, allow_patterns=PATTERNS, **options)
+            patterns = CHECKPOINTS if self.checkpoints else SAFE
+            folder = snapshot_download(self.name, revision=revision, allow_patterns=patterns, **options)
         except (HubError, OSError, ValueError) as error:
             raise NotHere(_first_line(error)) from None
-        return _whole(Path(folder))
+        return _whole(Path(folder), self.checkpoints)
 
 
-def _whole(folder: Path) -> Path:
+def _whole(folder: Path, checkpoints: bool) -> Path:
     """`folder`, if it has weights and every shard that its indexes name. Raises NotHere."""
-    if not any(folder.rglob("*.safetensors")):
-        raise NotHere(f"there are no safetensors in {folder}")
-    for index in folder.rglob("*.safetensors.index.json"):
+    if checkpoints:
+        found, what, indexes = [*folder.glob("*.bin"), *folder.glob("*.pt")], "torch checkpoints", "*.bin"
+    else:
+        found, what, indexes = [*folder.rglob("*.safetensors")], "safetensors", "*.safetensors"
+    if not found:
+        hint = "" if checkpoints else "; `convert: torch_checkpoint` in its source takes a torch checkpoint"
+        raise NotHere(f"there are no {what} in {folder}{hint}")
+    for index in folder.rglob(f"{indexes}.index.json"):
         shards = set(json.loads(index.read_bytes())["weight_map"].values())
         missing = sorted(shard for shard in shards if not (index.parent / shard).is_file())
         if missing:

@@ -17,6 +17,8 @@ from engine.sources.files import NotHere, WheelFiles, below, choose
 from engine.sources.nearest import nearest
 from engine.sources.store import Recipe, Store
 
+CHECKPOINT = "torch_checkpoint"
+"""The conversion that is given pickles of a hub, and reads tensors alone of them."""
 NO_WEIGHTS = frozenset([".cfg", ".jinja", ".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"])
 PAPERS = frozenset([".gitattributes", ".gitignore", "LICENSE", "NOTICE", "README"])
 """Files of a model directory that are no weights."""
@@ -198,9 +200,10 @@ class Sources:
         return self._repository(source).fetched(source.revision)
 
     def _repository(self, source: Source) -> hub.Repository:
+        checkpoints = source.convert == CHECKPOINT
         if source.hub:
-            return hub.HuggingFace(source.hub, self._endpoint, self._token)
-        return hub.ModelScope(str(source.modelscope))
+            return hub.HuggingFace(source.hub, self._endpoint, self._token, checkpoints)
+        return hub.ModelScope(str(source.modelscope), checkpoints)
 
 
 def _with_weights(path: Path) -> Path:

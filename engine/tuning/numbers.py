@@ -60,6 +60,12 @@ def apart(found: Sequence[Answer], expected: Sequence[Answer]) -> Apart:
         one, other = np.asarray(mine), np.asarray(theirs)
         if one.shape != other.shape:
             return Apart(float("inf"), -1.0)
-        cosines.append(float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-30)))
+        cosines.append(_cosine(one, other))
         differences.append(float(np.abs(one - other).max(initial=0)))
     return Apart(max(differences), min(cosines) if cosines else None)
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+    if not (one.any() or other.any()):
+        return 1.0  # both say that there is nothing
+    return float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-30))

@@ -85,7 +85,8 @@ def _dense(spec: ModelSpec, path: Path, given: Sequence[str]) -> list[Answer]:
         transformer = Transformer(str(path))
         pooling = Pooling(transformer.get_embedding_dimension(), route.pooling or "mean")
         model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    model.max_seq_length = route.document_tokens or route.max_tokens or model.max_seq_length
+    if not route.table:  # it has no length to be set
+        model.max_seq_length = route.document_tokens or route.max_tokens or model.max_seq_length
     found = model.encode(list(given), prompt="", batch_size=1, show_progress_bar=False)
     return [row.astype("float64") for row in found]
 

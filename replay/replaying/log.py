@@ -30,6 +30,8 @@ class Log:
     """Seconds since the begin."""
     ended: float = 0.0
     aborted: bool = False
+    lost: bool = False
+    """It was ended early, as what came until then says all."""
     cpu_share: float = 0.0
     """Of one core, that this process used."""
 
@@ -53,7 +55,7 @@ class Log:
         """Requests that should have gone out before the replay ended, and did not."""
         failed = sum(outcome is not None and outcome.code == NOT_SENT for outcome in self.outcomes)
         due = ~np.isnan(self.intended) & np.isnan(self.sent)
-        return failed + (0 if self.aborted else int(due.sum()))
+        return failed + (0 if self.aborted or self.lost else int(due.sum()))
 
     def answers(self) -> Answers:
         """Of every request that was to be sent before the end; latency from the intended send."""

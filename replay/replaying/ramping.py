@@ -5,6 +5,7 @@ Three sweeps, of which the last descends: what takes longer to recover than to b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -16,11 +17,13 @@ from engine.catalog import ModelSpec
 from engine.requests import Request
 from replay import groups
 from replay import knee as knees
+from replay.answers import Answers
 from replay.groups import groups_of, rows_by_group
 from replay.knee import Knee
 from replay.payloads import Line, Maker
 from replay.ramp import Dwell, Ramp
 from replay.replaying.log import Log
+from replay.replaying.lost import Lookout
 from replay.replaying.run import maker_for
 from replay.replaying.sending import Told, replay
 from replay.replaying.target import Target
@@ -28,7 +31,7 @@ from replay.replaying.wanted import Chosen
 from replay.report import verdict
 from replay.steps import Step
 from replay.sweeps import WARM_UP, Judged, stretch
-from replay.trace import Trace
+from replay.trace import Floats, Trace
 from replay.twin.traffic import Traffic
 
 BURST = 200
@@ -117,23 +120,40 @@ class Climbing:
     async def step(self, rate: float, seconds: float, number: int, climb: Climb) -> Judged:
         warm = seconds * WARM_UP
         piece = stretch(Traffic(self.trace, ()), rate, seconds + warm, self.seed * 1000 + number).trace
-        log = Log(piece)
+        log, lookout = Log(piece), Lookout.over(piece, self.wanted, warm)
         maker = Maker(piece, self.specs, self.seed * 1000 + number, self.lines, self.kept)
-        await replay(log, maker, self.target, stop=self.stop, told=self.told)
-        answers = log.answers()
+        await replay(log, maker, self.target, stop=self.stop, told=self.told, lost=lookout.lost)
+        return self._judged(log, rate, warm, warm + seconds, climb)
+
+    def _judged(self, log: Log, rate: float, warm: float, end: float, climb: Climb) -> Judged:
+        """Of a step that ended early: what came so shortly before that its target had not passed is left out
+        of its group, and what was served counts from the begin, or the queue of the warm-up would hide it."""
+        answers = every = log.answers()
+        begin = warm
+        if log.lost:
+            begin, end = 0.0, log.ended - log.begin
+            counts = every.arrived <= end - _targets(every, self.wanted)
+            answers = replace(every, arrived=np.where(counts, every.arrived, -math.inf))
         met = {(g.unit, g.service_class): g for g in groups_of(answers, self.wanted, warm) if g.judged}
         tightest = min((group.target for group in met.values()), default=0.0)
         for why in verdict.of(log, tightest, self.target.shares_process).void:
             climb.void.append(f"{rate:.3g} requests/s: {why}")
         rows = rows_by_group(answers, warm)
-        counted = np.flatnonzero(answers.arrived >= warm)
-        end = warm + seconds
+        counted = np.flatnonzero(every.arrived >= begin)
         parts = {
             key: Step(rate, warm, end, answers.arrived[rows[key]], answers.latency[rows[key]]) for key in met
         }
         return Judged(
-            rate, warm, end, answers.arrived[counted], answers.latency[counted], parts=parts, found=met
+            rate, begin, end, every.arrived[counted], every.latency[counted], parts=parts, found=met
         )
+
+
+def _targets(answers: Answers, wanted: groups.Target) -> Floats:
+    """(n,): of each row's model and class."""
+    found = np.zeros(len(answers))
+    for key, rows in rows_by_group(answers).items():
+        found[rows] = wanted(*key)
+    return found
 
 
 async def climb(
@@ -151,7 +171,7 @@ async def climb(
     """`after` is called with all that is known after every step: what was measured is never lost."""
     maker = await maker_for(chosen, target, seed, kept)
     climbing = Climbing(target, chosen.trace, maker.specs, maker.lines, kept or {}, wanted, seed, stop, told)
-    done = Climb()
+    done, lengths = Climb(), dict[float, float]()
     first = LOWEST * await burst(climbing)
     for number in range(2):
         sweep: list[Judged] = []
@@ -159,25 +179,31 @@ async def climb(
         ramp = Ramp(first, 1.0, dwell)
         while not stop.is_set() and (asked := ramp.next()) is not None:
             rate, seconds = asked
+            lengths[rate] = seconds
             judged = await climbing.step(rate, seconds, number * 100 + len(sweep), done)
             if stop.is_set():
                 break
             ramp.observe(judged)
-            sweep[:] = [each for each in ramp.steps if isinstance(each, Judged)]
+            if len(ramp.steps) == len(sweep):
+                continue  # it was short and failed: it is to be run again
+            sweep.append(judged)
             after(done)
-    await _down(climbing, done, stop, after)
+    await _down(climbing, done, lengths, after)
     done.aborted = stop.is_set()
     return done
 
 
-async def _down(climbing: Climbing, done: Climb, stop: anyio.Event, after: Callable[[Climb], None]) -> None:
-    """The rates of the first sweep again, from the highest."""
+async def _down(
+    climbing: Climbing, done: Climb, lengths: Mapping[float, float], after: Callable[[Climb], None]
+) -> None:
+    """The rates of the first sweep again, from the highest, each as long as it was to last then."""
+    stop = climbing.stop
     sweep: list[Judged] = []
     done.sweeps.append(sweep)
     for step in sorted(done.sweeps[0], key=lambda step: -step.offered):
         if stop.is_set():
             return
-        judged = await climbing.step(step.offered, step.end - step.begin, 200 + len(sweep), done)
+        judged = await climbing.step(step.offered, lengths[step.offered], 200 + len(sweep), done)
         if stop.is_set():
             return
         sweep.append(judged)

@@ -30,6 +30,8 @@ EVERY = 1.0
 
 Make = Callable[[int], Call]
 Told = Callable[[Log], None]
+Lost = Callable[[Log, float], bool]
+"""Whether what is in the log at this moment says all that there is to say."""
 
 
 async def replay(
@@ -40,13 +42,15 @@ async def replay(
     think: Floats | None = None,
     stop: anyio.Event | None = None,
     told: Told = lambda log: None,
+    lost: Lost = lambda log, now: False,
 ) -> None:
     """Send all of the log's trace. With `think` a session's next request waits for the one before and then
-    so long; `stop` ends it early, and what was measured stays in the log."""
+    so long; `stop` ends it early, and so does `lost` when it says so, and what was measured stays in the
+    log."""
     sender = _Sender(log, make, target, think)
     with _measured(log):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch, log, target, told)
+            tasks.start_soon(_watch, log, target, told, lost, tasks)
             if stop is not None:
                 tasks.start_soon(_stop, stop, log, tasks)
             await sender.run()
@@ -60,11 +64,13 @@ async def _stop(stop: anyio.Event, log: Log, tasks: TaskGroup) -> None:
     tasks.cancel_scope.cancel()
 
 
-async def _watch(log: Log, target: Target, told: Told) -> None:
-    while True:
+async def _watch(log: Log, target: Target, told: Told, lost: Lost, tasks: TaskGroup) -> None:
+    while not lost(log, anyio.current_time()):
         log.looks.append((anyio.current_time() - log.begin, await target.look()))
         told(log)
         await anyio.sleep(EVERY)
+    log.lost = True
+    tasks.cancel_scope.cancel()
 
 
 @contextmanager

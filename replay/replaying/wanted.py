@@ -28,7 +28,8 @@ class Wanted:
     speed: float = 1.0
     scale: float = 1.0
     method: Method = Method.WARP
-    size_scale: float = 1.0
+    input_scale: float = 1.0
+    output_scale: float = 1.0
     only: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     """Model of the source -> model that is asked instead."""
@@ -43,8 +44,10 @@ class Wanted:
         if self.only:
             yield "only", ", ".join(self.only)
         yield from ((f"{name} becomes", model) for name, model in self.names.items())
-        if self.size_scale != 1:
-            yield "sizes", f"{self.size_scale:.3g} times"
+        if self.input_scale != 1:
+            yield "inputs", f"{self.input_scale:.3g} times"
+        if self.output_scale != 1:
+            yield "outputs", f"{self.output_scale:.3g} times"
         if self.scale != 1:
             yield "load", f"{self.scale:g} times, by {self.method}"
         if self.speed != 1:
@@ -62,9 +65,8 @@ class Chosen:
 
 def chosen(trace: Trace, answers: Answers | None, wanted: Wanted) -> Chosen:
     """The traffic to send. Raises BadTrace when nothing of it is left, or a factor is none."""
-    for name, factor in (("speed", wanted.speed), ("size scale", wanted.size_scale)):
-        if not (factor > 0 and np.isfinite(factor)):
-            raise BadTrace(f"The {name} {factor} is no positive number.")
+    if not (wanted.speed > 0 and np.isfinite(wanted.speed)):
+        raise BadTrace(f"The speed {wanted.speed} is no positive number.")
     if wanted.between and wanted.between[0] >= wanted.between[1]:
         raise BadTrace(f"Nothing lies between {wanted.between[0]:g} and {wanted.between[1]:g} s.")
     mask = _mask(trace, answers, wanted)
@@ -74,9 +76,7 @@ def chosen(trace: Trace, answers: Answers | None, wanted: Wanted) -> Chosen:
     notes = (f"{wrong} requests that no server could answer are left out",) if wrong else ()
     if unknown := [name for name in wanted.names if name not in trace.models]:
         raise BadTrace(f"{trace.name} has no {', '.join(unknown)}; it has {', '.join(trace.models)}.")
-    made = _used(part).spread(wanted.seed)
-    if wanted.size_scale != 1:
-        made = made.sized(wanted.size_scale)
+    made = _used(part).spread(wanted.seed).sized(wanted.input_scale, wanted.output_scale)
     if wanted.scale != 1:
         made = scaled(made, wanted.scale, wanted.method, wanted.seed)
     if wanted.speed != 1:

@@ -6,6 +6,8 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from engine.conversation import (
@@ -38,6 +40,7 @@ from replay.twin.going import Going
 from replay.twin.memory_manager import MemoryManager
 from replay.twin.results import Ran
 from replay.twin.server import Server
+from replay.twin.sharing import Sharing
 
 
 class Batcher:
@@ -49,6 +52,7 @@ class Batcher:
         facts: Mapping[str, UnitFacts],
         clock: Clock,
         company: Company,
+        sharing: Mapping[str, Sharing],
         memory: MemoryManager,
         seed: int,
         keep: bool,
@@ -58,6 +62,7 @@ class Batcher:
         self._server = server
         self._clock = clock
         self._company = company
+        self._sharing = sharing
         self._memory = memory
         self._cards = {card.name: card for card in server.cards}
         slots = {f"{card.name}/{n}": card.name for card in server.cards for n in range(card.slots)}
@@ -74,8 +79,6 @@ class Batcher:
         self._open: dict[str, Going] = {}
         self._holds: deque[Going] = deque()
         self._written: Counter[str] = Counter()
-        self._running: Counter[str] = Counter()
-        """Batches on each device."""
         self._ready_at: dict[str, float] = {}
         self._came: set[tuple[str, str]] = set()
         """Units and the devices that they have come to and not left."""
@@ -152,11 +155,15 @@ class Batcher:
         now = self._clock.now
         if self.dispatch.wake_at <= now:
             self.perform(self.dispatch.on_wake(now))
+        given_up: dict[str, None] = {}
         while self._holds and self._holds[0].received + self._server.max_hold <= now:
             going = self._holds.popleft()
-            if not going.started:
+            if not going.started and not going.ended:
+                given_up[going.unit] = None
                 warm = any(unit == going.unit for unit, _ in self._came)
                 going.fail(QueueFull() if warm else StillLoading(), now)
+        if given_up:
+            self.perform(self.dispatch.on_given_up(tuple(given_up), now))
 
     def _wanted(self, job: Job) -> bool:
         going = self._open.get(job.id)
@@ -202,27 +209,32 @@ class Batcher:
         for job in run.jobs:
             self._open[job.id].start(now, self._ready_at.get(unit, now))
         timing, luck = self._timings[unit, device], self._luck[unit]
+        card, sharing = self._cards[device], self._sharing[device]
         tokens = 0
         if run.generative:
-            seconds, tokens = timing.quantum(cost, len(run.running), run.seconds, luck)
+            # It lasts as long as it is told to, however fast it goes: what changes is what it writes.
+            whole = run.seconds * card.speed * sharing.rate
+            seconds, tokens = timing.quantum(cost, len(run.running), whole, luck)
         else:
             seconds = timing.batch(cost, luck)
             if not timing.known(cost):
                 self.extrapolated[unit] += 1
-        card = self._cards[device]
-        seconds *= card.slowed[min(self._running[device], len(card.slowed) - 1)] / card.speed
-        self._running[device] += 1
+        number = len(self.ran)
         if self._keep:
             jobs = tuple([job.id for job in run.jobs])
-            self.ran.append(Ran(now, seconds, unit, device, lease.slot, cost, jobs))
+            self.ran.append(Ran(now, 0.0, unit, device, lease.slot, cost, jobs))
         here = self._company.enter(device)
-        clock.at(now + seconds, self._finish, run, now, cost, tokens, here)
+        done = partial(self._finish, run, now, cost, tokens, here, number)
+        if card.handover:
+            done = partial(clock.later, card.handover, done)
+        sharing.batch(seconds / card.speed, done)
 
-    def _finish(self, run: Run, began: float, cost: int, tokens: int, here: int) -> None:
+    def _finish(self, run: Run, began: float, cost: int, tokens: int, here: int, number: int) -> None:
         lease = run.lease
         alone = self._company.leave(lease.device, here)
-        self._running[lease.device] -= 1
-        spent = self._clock.now - began
+        spent = self._clock.now - began - self._cards[lease.device].handover
+        if self._keep:
+            self.ran[number] = replace(self.ran[number], seconds=spent)
         self.batches += 1
         key = (lease.unit, lease.device)
         self.busy[key] = self.busy.get(key, 0.0) + spent

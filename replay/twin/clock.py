@@ -84,6 +84,9 @@ class Clock:
         """Of what is due at one moment what was asked for first comes first."""
         heapq.heappush(self._events, (when, next(self._numbers), do, args))
 
+    def later(self, seconds: float, do: Callable[..., None]) -> None:
+        self.at(self.now + seconds, do)
+
     def soon(self, do: Callable[[], None]) -> None:
         """At this moment, after all that is already to be done."""
         self._ready.append(do)

@@ -1,99 +1,140 @@
-"""How much batches slow each other that run on one device at once, as a recording shows it. Pure."""
+"""How much what runs on one device at once slows each other, as a recording shows it. Pure.
+
+While n others run beside it a batch goes on at 1 / factor(n) of the rate that it has alone, and a load beside
+it slows it further. So a batch's time is the time that it would take alone, stretched where it had company:
+the factors are those under which batches of the same unit and cost differ least once that is taken out.
+Every batch says something, also one that had company for a part of its time.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from replay.knee import isotonic
-from replay.service import ServiceCurve
+from replay.service import SMOOTH, buckets, line
 from replay.trace import Floats
+from replay.twin.company import Beside
+from replay.twin.server import assumed
 
-FEWEST = 20
-"""Readings below which nothing is said: of one unit alone on the device, and of all beside so many others."""
+PRIOR = 3.0
+"""Readings that what is assumed weighs as much as."""
 
-NEAR = 0.1
-"""A batch had so many others beside it when it had them for all but this share of its time."""
+ENOUGH = 10.0
+"""Readings that tell a factor. With fewer it is said to be assumed."""
 
-ALONE = (1.0,)
+MOST = 4000
+"""Batches that are looked at, evenly over the recording: more tell nothing new."""
+
+CANDIDATES = 25
+REACHES = (math.log(8.0), math.log(1.2))
+"""Of the search for a factor, on a scale of ratios: all there may be, and then near the best."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """`factors`: how many times as long a batch takes, by the number of others; the last is for more too."""
-
     factors: tuple[float, ...]
-    readings: int
-    """Of batches that had others beside them."""
+    """How many times as long a batch takes beside so many others, from none on."""
+    loading: float
+    """How many times as long, besides, while a load runs on the device."""
+    readings: tuple[float, ...]
+    """Batches, in parts of their time, by which each factor was told."""
+    beside_loads: float
+    """The same for `loading`."""
 
-    def at(self, others: Floats) -> Floats:
-        """Factors (n,) of numbers of others (n,), which may be means."""
-        return np.interp(others, np.arange(len(self.factors)), self.factors)
-
-    def words(self, device: str, slots: int) -> list[str]:
-        """What a plan stands on where a device runs several batches at once."""
-        known = len(self.factors) - 1
-        if slots < 2:
-            return []
-        if not known:
-            return [f"{device}: batches at once are taken not to slow each other; too few ran so to tell"]
-        told = ", ".join(f"{factor:.2f} beside {n}" for n, factor in enumerate(self.factors) if n)
-        said = [f"{device}: a batch takes times as long beside others: {told} ({self.readings} readings)"]
-        if known < slots - 1:
-            said.append(
-                f"{device}: beside more than {known} a batch is taken to be as slow as beside {known}"
-            )
+    def words(self, device: str) -> list[str]:
+        """What a plan stands on where a device runs several things at once."""
+        said = []
+        for others, factor in enumerate(self.factors):
+            told = f"{device}: beside {others} more a batch takes {factor:.2f} times as long"
+            if others and self.readings[others] < ENOUGH:
+                said.append(f"{told}; that is mostly assumed, with {self.readings[others]:.0f} readings")
+            elif others:
+                said.append(f"{told} ({self.readings[others]:.0f} readings)")
+        if self.loading != 1.0:
+            told = f"{self.loading:.2f} times as long ({self.beside_loads:.0f} readings)"
+            said.append(f"{device}: while a model loads a batch takes {told}")
         return said
 
 
-def company(began: Floats, seconds: Floats) -> Floats:
-    """How many others ran beside each batch of one device, as a mean over its time."""
-    ended = began + seconds
-    starts, ends = np.sort(began), np.sort(ended)
-
-    def ran(until: Floats) -> Floats:
-        """Seconds that all together had run by then."""
-        return _since(starts, until) - _since(ends, until)
-
-    return np.maximum(0.0, (ran(ended) - ran(began)) / np.maximum(seconds, 1e-9) - 1)
-
-
-def _since(moments: Floats, until: Floats) -> Floats:
-    """The sum of what has passed since each of these that is over."""
-    sums = np.concatenate([[0.0], np.cumsum(moments)])
-    over = np.searchsorted(moments, until, side="right")
-    return np.asarray(over * until - sums[over])
+def learned(units: NDArray[np.object_], costs: Floats, seconds: Floats, beside: Beside) -> Slowed:
+    """From batches of one device, (n,) each. Factors never fall as the others become more, and stay near
+    what is assumed where readings are few."""
+    rows = np.unique(np.linspace(0, len(units) - 1, min(len(units), MOST)).astype(np.intp))
+    shares = (beside.without + beside.loading).sum(axis=0)
+    searched = _Search([*_alike(units[rows], costs[rows], seconds[rows])], beside.take(rows))
+    for reach in REACHES:
+        for others in range(1, len(shares)):
+            searched.widen(others, reach)
+        if beside.loading.any():
+            searched.load(reach)
+    factors = tuple(searched.factors.tolist())
+    return Slowed(factors, searched.loading, tuple(shares.tolist()), float(beside.loading.sum()))
 
 
-def learned(units: NDArray[np.object_], costs: Floats, seconds: Floats, others: Floats, slots: int) -> Slowed:
-    """From every batch of one device, (n,) each. A unit's batches are held against its own of the same cost
-    that ran alone; the medians of all units' ratios never fall as the others become more."""
-    ratios, beside = _ratios(units, costs, seconds, others)
-    usual = [ratios[np.abs(beside - n) <= NEAR] for n in range(slots)]
-    known = next((n for n, found in enumerate(usual) if len(found) < FEWEST), slots)
-    if known < 2:
-        return Slowed(ALONE, 0)
-    counts = np.array([len(found) for found in usual[1:known]], dtype=np.float64)
-    alone = float(np.median(usual[0]))
-    factors = isotonic(np.array([float(np.median(found)) / alone for found in usual[1:known]]), counts)
-    return Slowed((1.0, *np.maximum(1.0, factors).tolist()), int(counts.sum()))
+Alike = tuple[NDArray[np.intp], list[NDArray[np.intp]], Floats]
+"""One unit's batches: their rows, places among these of batches of about one cost, and logarithms of their
+times over a line through all."""
 
 
-def _ratios(
-    units: NDArray[np.object_], costs: Floats, seconds: Floats, others: Floats
-) -> tuple[Floats, Floats]:
-    """Times over what they would be alone, of batches of costs that were seen alone; and their others."""
-    ratios: list[Floats] = [np.zeros(0)]
-    beside: list[Floats] = [np.zeros(0)]
+def _alike(units: NDArray[np.object_], costs: Floats, seconds: Floats) -> Iterator[Alike]:
     for unit in dict.fromkeys(units.tolist()):
-        mine = units == unit
-        alone = mine & (others <= NEAR)
-        if alone.sum() < FEWEST:
-            continue
-        curve = ServiceCurve.fit(costs[alone], seconds[alone])
-        rows = mine & (costs >= costs[alone].min()) & (costs <= costs[alone].max())
-        ratios.append(seconds[rows] / np.maximum(curve.mean(costs[rows]), 1e-9))
-        beside.append(others[rows])
-    return np.concatenate(ratios), np.concatenate(beside)
+        rows = np.flatnonzero(units == unit)
+        x, y, bucket = costs[rows], np.maximum(seconds[rows], 1e-9), buckets(costs[rows])
+        begin, slope = line(x, y, np.ones(len(x)))
+        kinds = [np.flatnonzero(bucket == kind) for kind in np.unique(bucket)]
+        yield rows, kinds, np.log(y / np.maximum(begin + slope * x, 1e-9))
+
+
+class _Search:
+    """Factors that are bettered one at a time."""
+
+    def __init__(self, alike: list[Alike], beside: Beside) -> None:
+        self._alike = alike
+        self._beside = beside
+        self.factors = np.array([assumed(n) for n in range(beside.without.shape[1])])
+        self.loading = 1.0
+
+    def widen(self, others: int, reach: float) -> None:
+        """The factor beside so many; those beside more keep their ratio to it."""
+        before, least = self.factors, float(self.factors[others - 1])
+        usual = least * assumed(others) / assumed(others - 1)
+
+        def risen(factor: float) -> Floats:
+            made = before.copy()
+            made[others:] *= factor / made[others]
+            return made
+
+        def off(factor: float) -> float:
+            return self._scatter(risen(factor), self.loading) + PRIOR * abs(math.log(factor / usual))
+
+        self.factors = risen(_best(off, (float(before[others]), usual), least, reach))
+
+    def load(self, reach: float) -> None:
+        def off(factor: float) -> float:
+            return self._scatter(self.factors, factor) + PRIOR * math.log(factor)
+
+        self.loading = _best(off, (self.loading, 1.0), 1.0, reach)
+
+    def _scatter(self, factors: Floats, loading: float) -> float:
+        """How far batches are off what is usual for their unit and cost, were these the factors; the sum."""
+        rates = np.log(self._beside.rates(factors, loading))
+        total = 0.0
+        for rows, kinds, over in self._alike:
+            alone = over + rates[rows]
+            whole = float(np.median(alone))
+            for kind in kinds:
+                mine = alone[kind]
+                usual = (len(mine) * float(np.median(mine)) + SMOOTH * whole) / (len(mine) + SMOOTH)
+                total += float(np.abs(mine - usual).sum())
+        return total
+
+
+def _best(off: Callable[[float], float], known: tuple[float, ...], least: float, reach: float) -> float:
+    """The one that is off least of some around the first of these, of these and of the least there may be."""
+    around = (known[0] * np.exp(np.linspace(-reach, reach, CANDIDATES))).tolist()
+    tried: list[float] = [each for each in (*known, least, *around) if each >= least]
+    return min(tried, key=off)

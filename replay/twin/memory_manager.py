@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from engine.conversation import Denied, Granted, Left, Ready, TooLarge, Unavailable, Wanted
@@ -18,6 +19,7 @@ from replay.twin.clock import Clock, Seat
 from replay.twin.company import Company
 from replay.twin.results import Peaks
 from replay.twin.server import Server
+from replay.twin.sharing import Sharing
 
 if TYPE_CHECKING:
     from replay.twin.batcher import Batcher
@@ -27,12 +29,19 @@ class MemoryManager:
     batcher: Batcher
 
     def __init__(
-        self, server: Server, facts: Mapping[str, UnitFacts], clock: Clock, company: Company, seed: int
+        self,
+        server: Server,
+        facts: Mapping[str, UnitFacts],
+        clock: Clock,
+        company: Company,
+        sharing: Mapping[str, Sharing],
+        seed: int,
     ) -> None:
         self._units = server.units
         self._cards = {card.name: card for card in server.cards}
         self._clock = clock
         self._company = company
+        self._sharing = sharing
         self._luck = {unit: random.Random(f"{seed}/{unit}/loads") for unit in server.units}
         self._aside: set[str] = set()
         self._asks = 0
@@ -98,21 +107,21 @@ class MemoryManager:
         unit, device, clock = begin.unit, begin.device, self._clock
         seconds = self._units[unit].loads.draw(begin.from_host, self._luck[unit])
         here = self._company.enter(device)
-        clock.at(clock.now + seconds, self._loaded, unit, device, clock.now, here)
+        self._sharing[device].load(seconds, partial(self._loaded, unit, device, clock.now, here))
 
     def _loaded(self, unit: str, device: str, began: float, here: int) -> None:
         self._company.leave(device, here)
         self.seat.tell(self.custody.on_loaded, unit, device, self._clock.now - began)
 
     def _unload(self, begin: BeginUnload) -> None:
-        unit, device, clock = begin.unit, begin.device, self._clock
+        unit, device = begin.unit, begin.device
         if not begin.keep:
             self._unloaded(unit, device, 0, None)
             return
         seconds = self._units[unit].loads.draw(True, self._luck[unit])
         here = self._company.enter(device)
         kept = self._units[unit].footprint.weights_bytes
-        clock.at(clock.now + seconds, self._unloaded, unit, device, kept, here)
+        self._sharing[device].load(seconds, partial(self._unloaded, unit, device, kept, here))
 
     def _unloaded(self, unit: str, device: str, kept: int, here: int | None) -> None:
         if here is not None:

@@ -19,14 +19,18 @@ from replay.recording import Recording
 from replay.service import ServiceCurve
 from replay.trace import BadTrace, Floats
 from replay.twin import described, interference
+from replay.twin.company import Occupancy
 from replay.twin.server import Card, Server, Unit
-from replay.twin.timing import Loads, Seen, Timing
+from replay.twin.timing import FEWEST, Loads, Seen, Timing
 
 MOST_PREPARED = 2000
 """Readings of preparation that are kept of a unit: enough for a tail."""
 
 DISK = 1e9
 """Bytes a second that a load is taken to come at when none was ever seen."""
+
+AT_ONCE = 0.001
+"""Seconds within which requests are in the queue together: a slot that waits for company waits as long."""
 
 THERE = ("ready", "leaving")
 
@@ -55,7 +59,7 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
             d["total_bytes"],
             d["context_bytes"],
             d["host_tier"],
-            slowed=measuring.slowed(d["name"], d["slots"]),
+            **measuring.device(d["name"], d["slots"]),
         )
         for d in snapshot["devices"]
     ]
@@ -72,6 +76,7 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
     made = described.server(settings, cards, found, int(snapshot.get("host_memory", 0)))
     return replace(
         made,
+        together=_together(recording),
         pins=tuple(u for pin in snapshot["pins"] if (u := pin["unit"]) in found),
         resident=tuple(
             dict.fromkeys(
@@ -111,38 +116,65 @@ class Measuring:
     _batches: NDArray[Any] = field(init=False)
     _requests: NDArray[Any] = field(init=False)
     """The unit of each row."""
-    _changes: Mapping[str, list[Mapping[str, Any]]] = field(init=False)
+    _all: list[dict[str, Any]] = field(init=False)
+    """Changes of residency; the seconds of loads are those of a device on which nothing ran."""
+    _changes: Mapping[str, list[dict[str, Any]]] = field(init=False)
+    _queued: dict[int, float] = field(init=False)
+    """When the first of a batch's jobs came into the queue, by its number."""
+    _loaded: bool = field(init=False)
+    """Whether any load was seen."""
     _bandwidth: float = field(init=False)
     """Bytes a second, of all loads that were seen."""
     _seconds: Floats = field(init=False)
-    """Of each batch, if it had been alone on its device; of devices that `slowed` was asked of."""
+    """Of each batch, as if it had been alone on its device. `device` puts this right, and `_all`."""
 
     def __post_init__(self) -> None:
         recording = self.recording
         self._batches = np.array([base(unit) for unit in recording.batches["unit"]], dtype=np.object_)
         self._requests = np.array([base(unit) for unit in recording.requests["unit"]], dtype=np.object_)
-        self._changes = _by_unit(recording.changes)
+        self._all = [dict(change) for change in recording.changes]
+        self._changes = _by_unit(self._all)
+        self._queued = _queued(recording)
         self._seconds = recording.batches["seconds"].astype(np.float64)
-        loads = [c for c in recording.changes if c["event"] == "loaded" and c.get("weights_bytes")]
+        loads = [c for c in self._all if c["event"] == "loaded" and c.get("weights_bytes")]
         rates = [c["weights_bytes"] / c["seconds"] for c in loads if c.get("seconds")]
-        self._bandwidth = float(np.median(rates)) if rates else DISK
+        self._loaded, self._bandwidth = bool(rates), float(np.median(rates)) if rates else DISK
 
-    def slowed(self, device: str, slots: int) -> tuple[float, ...]:
-        """Of a device with so many slots, by the number of others; its batches' times are put right by it.
+    def device(self, name: str, slots: int) -> dict[str, Any]:
+        """What a card says of itself: how much things slow each other there, and what each batch waits for.
+        Times of its batches and loads are put right by that.
 
         Quanta of a model that generates last as long as they are told to, so that they say nothing.
         """
         batches = self.recording.batches
-        here = np.flatnonzero(batches["device"] == device)
+        here = np.flatnonzero(batches["device"] == name)
+        loads = [c for c in self._all if c["event"] == "loaded" and c["device"] == name]
+        took = np.array([c.get("seconds", 0.0) for c in loads], dtype=np.float64)
+        ended = np.array([c["at"] for c in loads], dtype=np.float64)
+        began, seconds = batches["at"][here], self._seconds[here]
+        occupancy = Occupancy.of(began, seconds, ended - took, took, slots)
+        beside, whole = occupancy.beside_batches(began, seconds), batches["running"][here] == 0
         costs = np.maximum(batches["cost"][here], 1).astype(np.float64)
-        seconds, whole = self._seconds[here], batches["running"][here] == 0
-        others = interference.company(batches["at"][here], seconds)
         found = interference.learned(
-            self._batches[here][whole], costs[whole], seconds[whole], others[whole], slots
+            self._batches[here][whole], costs[whole], seconds[whole], beside.take(whole)
         )
-        self._seconds[here] = seconds / found.at(others)
-        self.assumed += found.words(device, slots)
-        return found.factors
+        self._seconds[here] = seconds * beside.rates(np.array(found.factors), found.loading)
+        busy = occupancy.beside_loads(ended - took, took)
+        for change, share in zip(loads, busy.tolist(), strict=True):
+            change["seconds"] = change.get("seconds", 0.0) * (1 - share + share / found.loading)
+        self.assumed += found.words(name)
+        return {"slowed": found.factors, "loading": found.loading, "handover": self._handover(here)}
+
+    def _handover(self, here: NDArray[np.intp]) -> float:
+        """Seconds from a batch's end to the next one's begin in its slot, where a job waited and the unit
+        stayed: the lower quartile, since some of them waited for memory."""
+        batches = self.recording.batches
+        rows = here[np.lexsort((batches["at"][here], batches["slot"][here]))]
+        ends = (batches["at"] + batches["seconds"])[rows]
+        same = [batches[name][rows][1:] == batches[name][rows][:-1] for name in ("slot", "unit")]
+        queued = np.array([self._queued.get(number, np.inf) for number in batches["batch"][rows].tolist()])
+        gaps = (batches["at"][rows][1:] - ends[:-1])[same[0] & same[1] & (queued[1:] < ends[:-1])]
+        return max(0.0, round(float(np.quantile(gaps, 0.25)), 6)) if len(gaps) else 0.0
 
     def unit(self, spec: ModelSpec, profile: str | None, known: Units) -> Unit | None:
         """None for one that never ran, or of which no size is known."""
@@ -181,6 +213,9 @@ class Measuring:
         for device in dict.fromkeys(batches["device"][mine].tolist()):
             rows = np.flatnonzero(mine & (batches["device"] == device))
             curve = ServiceCurve.fit(np.maximum(batches["cost"][rows], 1), self._seconds[rows])
+            if curve.readings < FEWEST:
+                told = f"{unit}: only {curve.readings} of its batches were seen to run on {device}"
+                self.assumed.append(f"{told}; others are extrapolated from these")
             timings[device] = Seen(curve, *(self._pace(unit, rows) if generative else ()))
             timings.setdefault(device.partition(":")[0], timings[device])
         return timings
@@ -210,13 +245,34 @@ class Measuring:
         host = host or [r["restore_seconds"] for r in before if r["restore_seconds"]]
         if disk:
             return Loads(tuple(disk), tuple(host))
-        speed = f"{self._bandwidth / 1e9:.2f} GB/s"
-        self.assumed.append(f"{unit}: nobody saw it load from disk; {speed} is taken, as others had")
+        speed = f"{self._bandwidth / 1e9:.2f} GB/s is taken"
+        whose = "as others had" if self._loaded else "for no model was seen to load"
+        self.assumed.append(f"{unit}: nobody saw it load from disk; {speed}, {whose}")
         return Loads((footprint.weights_bytes / self._bandwidth,), tuple(host), seen=False)
 
 
-def _by_unit(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    found: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+def _by_unit(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         found[base(row["unit"])].append(row)
     return found
+
+
+def _together(recording: Recording) -> float:
+    """Of requests that came while the one before was prepared, the share that went into the queue with it;
+    as if one of two had been seen before any."""
+    came = recording.requests["at"]
+    went = came + recording.requests["prepare_seconds"]
+    during = came[1:] < went[:-1]
+    return float((np.abs(np.diff(went)[during]) < AT_ONCE).sum() + 1) / float(during.sum() + 2)
+
+
+def _queued(recording: Recording) -> dict[int, float]:
+    """When the first job of each batch came into the queue, by the batch's number."""
+    requests, first = recording.requests, dict[int, float]()
+    came = (requests["at"] + requests["prepare_seconds"]).tolist()
+    for told, at in zip(requests["batches"].tolist(), came, strict=True):
+        for each in filter(None, told.split(",")):
+            number = int(each.partition(":")[0])
+            first[number] = min(at, first.get(number, at))
+    return first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,27 @@ class Card:
     host_tier: bool = False
     speed: float = 1.0
     slowed: tuple[float, ...] = (1.0,)
-    """How many times as long a batch takes, by how many others run there when it starts."""
+    """How many times as long a batch takes while so many others run there, from none on."""
+    loading: float = 1.0
+    """How many times as long, besides, while a model loads there; and a load while batches run."""
+    handover: float = 0.0
+    """Seconds between the end of a batch and the next one's begin that nobody computes in."""
+
+    def slowing(self, others: int) -> float:
+        """How many times as long a batch takes beside so many. Beside more than were ever seen each one
+        more slows as is assumed, where any does."""
+        known = len(self.slowed) - 1
+        if others <= known:
+            return self.slowed[others]
+        if self.slowed[known] == 1.0:
+            return 1.0
+        return self.slowed[known] * assumed(others) / assumed(known)
+
+
+def assumed(others: int) -> float:
+    """How much batches are taken to slow each other where nobody knows: half way, on a scale of ratios,
+    between not at all and taking turns."""
+    return math.sqrt(others + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,8 @@ class Server:
     headroom: float = 0.2
     host_memory: int = 0
     max_hold: float = 120.0
+    together: float = 0.0
+    """Of requests that come while another one is prepared, the share that goes into the queue with it."""
     pins: tuple[str, ...] = ()
     resident: tuple[str, ...] = ()
     """Units that are there when the traffic begins, as far as they fit."""

@@ -15,6 +15,9 @@ from typing import Protocol
 
 from replay.service import ServiceCurve
 
+FEWEST = 5
+"""Batches by which a unit's times are known at all."""
+
 
 class Timing(Protocol):
     """What a unit's batches take on a device of speed 1."""
@@ -88,17 +91,18 @@ class Seen:
         self._ratios = [ratios.tolist() for ratios in curve.scatter]
 
     def batch(self, cost: int, rng: random.Random) -> float:
-        """As `ServiceCurve.draw`, without arrays: it is asked for once a batch."""
+        """As one of about this cost once took. Without arrays: it is asked for once a batch."""
         ratios = self._ratios[bisect.bisect_left(self._middles, cost)]
-        return self._mean(cost) * ratios[int(rng.random() * len(ratios))]
+        return self._usual(cost) * ratios[int(rng.random() * len(ratios))]
 
-    def _mean(self, cost: int) -> float:
+    def _usual(self, cost: int) -> float:
+        """As `ServiceCurve.usual`."""
         costs, seconds = self._costs, self._seconds
         place = bisect.bisect_left(costs, cost)
         if place == 0:
             return seconds[0]
         if place == len(costs):
-            return seconds[-1] * cost / costs[-1]
+            return seconds[-1] + (cost - costs[-1]) * self.curve.slope
         low, high = costs[place - 1], costs[place]
         return seconds[place - 1] + (seconds[place] - seconds[place - 1]) * (cost - low) / (high - low)
 
@@ -106,14 +110,15 @@ class Seen:
         step = self.step or self._seconds[0]
         tokens = max(1, min(self.most, int(seconds / step)))
         # Quanta that nobody joins are in the curve too, at its lower end.
-        joining = max(0.0, self._mean(cost) - self._seconds[0]) if cost else 0.0
+        joining = max(0.0, self._usual(cost) - self._seconds[0]) if cost else 0.0
         return joining + tokens * step, tokens
 
     def peak_bytes(self, cost: int) -> int:
         return 0
 
     def known(self, cost: int) -> bool:
-        return self._costs[0] / 2 <= cost <= self._costs[-1] * 2
+        enough = self.curve.readings >= FEWEST
+        return enough and self._costs[0] / 2 <= cost <= self._costs[-1] * 2
 
     @property
     def source(self) -> str:

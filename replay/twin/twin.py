@@ -28,6 +28,7 @@ from replay.twin.going import Going
 from replay.twin.memory_manager import MemoryManager
 from replay.twin.results import Results
 from replay.twin.server import Server
+from replay.twin.sharing import Sharing
 from replay.twin.traffic import Traffic
 from replay.twin.tripwire import Tripwire
 
@@ -50,14 +51,16 @@ class Twin:
         self._traffic = traffic
         self._clock = clock = Clock()
         facts = {name: unit.facts for name, unit in server.units.items()}
-        company = Company()
-        self._memory = MemoryManager(server, facts, clock, company, seed)
-        self._batcher = Batcher(server, facts, clock, company, self._memory, seed, keep, self._ended)
+        company, sharing = Company(), {card.name: Sharing(clock, card) for card in server.cards}
+        self._memory = MemoryManager(server, facts, clock, company, sharing, seed)
+        self._batcher = Batcher(server, facts, clock, company, sharing, self._memory, seed, keep, self._ended)
         self._memory.batcher = self._batcher
         clock.seat(self._memory.seat, self._batcher.seat)
         self._tripwire = tripwire
         self._companions = Companions()
         self._luck = random.Random(f"{seed}/preparation")
+        self._prepared = 0.0
+        """When what was prepared last goes into the queue."""
         self._going: list[Going] = []
         self._begin = BEGIN
         self._arrived: list[float] = []
@@ -102,12 +105,14 @@ class Twin:
 
     def _prepare(self, going: Going) -> None:
         """Into the queue, after as long as preparing one such took; now it has its number."""
-        seen, clock = self._server.units[going.unit].prepare, self._clock
-        seconds = seen[int(self._luck.random() * len(seen))] if len(seen) > 1 else seen[0]
-        if seconds:
-            clock.at(clock.now + seconds, self._enqueue, going, clock.now)
+        seen, now = self._server.units[going.unit].prepare, self._clock.now
+        # What is prepared at once comes out at once, and may then share a batch.
+        if self._prepared <= now or self._luck.random() >= self._server.together:
+            self._prepared = now + (seen[int(self._luck.random() * len(seen))] if len(seen) > 1 else seen[0])
+        if self._prepared > now:
+            self._clock.at(self._prepared, self._enqueue, going, now)
         else:
-            self._enqueue(going, clock.now)
+            self._enqueue(going, now)
 
     def _enqueue(self, going: Going, received: float) -> None:
         shape, unit = self._traffic.shapes[self._shape[going.index]], self._server.units[going.unit]

@@ -12,12 +12,13 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientError, ClientSession
+from yarl import URL
 
 from tests.acceptance.asking import DOCUMENTS, Call, ask, clients, encode
 from tests.acceptance.serving import PATIENCE, Server
@@ -107,6 +108,33 @@ async def kill_a_document_child(server: Server, session: ClientSession) -> tuple
     return outcomes[0], outcomes[1]
 
 
+async def slow_documents(session: ClientSession, count: int) -> tuple[str, int]:
+    """What an interactive document is told, asked for once the first of another caller's `count` slow ones
+    has ended, and how many of these were converted before it."""
+    quoted = b"".join(b"> " * 15 + b"*a* [b](c) **d**\n" for _ in range(150))
+    converted: list[str] = []
+    first = asyncio.Event()
+
+    async def convert(who: str, text: bytes, service_class: str) -> str:
+        path, body = f"/v1/extract/{DOCUMENTS}", {"document": {"data": base64.b64encode(text).decode()}}
+        headers = {"Authorization": f"Bearer {who}", "X-Serai-Class": service_class}
+        async with session.post(path, json={"items": [body]}, headers=headers) as answer:
+            said = told((answer.status, await answer.json()))
+        if said == "200":
+            converted.append(who)
+        first.set()
+        return said
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(convert("one", quoted, "background"))
+        await first.wait()
+        before = len(converted)
+        said = await convert("another", b"# Hello", "interactive")
+        meanwhile = converted[before:]
+    return said, meanwhile.index("another") if said == "200" else len(meanwhile)
+
+
 def _ready(server: Server, model: str) -> None:
     server.http.post(f"/v1/admin/models/{model}/load").raise_for_status()
 
@@ -157,9 +185,9 @@ def filled(disk: Path) -> Iterator[None]:
         filler.unlink()
 
 
-def batch_of(server: Server, lines: int) -> str:
+def batch_of(server: Server, lines: int, model: str = ENCODER) -> str:
     """The path of a batch that runs."""
-    body = {"model": ENCODER, "input": "text"}
+    body = {"model": model, "input": "text"}
     line = {"method": "POST", "url": "/v1/embeddings", "body": body}
     content = "\n".join(json.dumps({"custom_id": f"c{n}", **line}) for n in range(lines))
     file = server.http.post("/v1/files", content=content).raise_for_status().json()["id"]
@@ -204,6 +232,30 @@ async def cut_streams(server: Server, session: ClientSession, count: int) -> Non
 
     await asyncio.gather(*(leave() for _ in range(count)))
     await until(lambda: not server.model(WRITER)["in_flight"])
+
+
+async def cut_answers(server: Server, count: int, items: int = 2000) -> None:
+    """Clients that read the head of a large answer and are gone; returns when nothing of them is held."""
+    body = json.dumps({"items": [{"text": f"text{n}", "id": f"{n}" * 40} for n in range(items)]}).encode()
+    address = URL(server.url)
+    head = (
+        f"POST /v1/encode/{ENCODER} HTTP/1.1\r\nHost: {address.authority}\r\nAccept: application/json\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+
+    async def leave() -> None:
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        try:
+            writer.write(head.encode() + body)
+            assert b" 200 " in await reader.readline()
+        finally:
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    for _ in range(count):
+        await leave()
+    await until(lambda: server.total("serai_held_request_bytes") < len(body))
 
 
 async def end(server: Server) -> int:

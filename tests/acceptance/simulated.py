@@ -13,6 +13,8 @@ from tests.acceptance.serving import Server, serving
 
 ENCODER, RERANKER, READER, WRITER = "sim/encoder", "sim/reranker", "sim/reader", "sim/writer"
 BROKEN, STALLED, GREEDY, HUGE = "sim/broken", "sim/stalled", "sim/greedy", "sim/huge"
+SLOW = "sim/slow"
+"""One input at a time, fifty a second."""
 QUICK = {"load_seconds": 0.05}
 
 MODELS: Mapping[str, dict[str, Any]] = {
@@ -20,6 +22,11 @@ MODELS: Mapping[str, dict[str, Any]] = {
     RERANKER: {"tasks": ["score"], "options": QUICK},
     READER: {"tasks": ["extract"], "options": QUICK},
     WRITER: {"tasks": ["generate"], "max_tokens": 4096, "options": {**QUICK, "seconds_per_batch": 0.01}},
+    SLOW: {
+        "tasks": ["encode"],
+        "options": {**QUICK, "seconds_per_batch": 0.02},
+        "limits": {"max_slots": 1, "max_batch_jobs": 1},
+    },
     BROKEN: {"tasks": ["encode"], "options": {**QUICK, "load_error": "the weights are torn"}},
     STALLED: {"tasks": ["encode"], "options": {"load_seconds": 3600}},
     GREEDY: {"tasks": ["encode"], "options": {**QUICK, "out_of_memory_above": 4}},

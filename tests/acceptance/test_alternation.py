@@ -11,6 +11,8 @@ from tests.acceptance.asking import JSON, MINILM, PII, encode, extract, vectors
 from tests.acceptance.serving import Server, serving
 from tests.weights import weights
 
+pytestmark = pytest.mark.alone
+
 TURNS = 200
 WARM_UP = 20
 SMALLER = 70 * 2**20

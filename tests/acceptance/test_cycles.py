@@ -18,7 +18,7 @@ from tests.acceptance.counted import counts
 from tests.acceptance.serving import Server, serving
 from tests.weights import weights
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.alone]
 
 TINY = "serai/splade-tiny-msmarco"
 CYCLES, STEP, AT_ONCE = 10_000, 500, 32

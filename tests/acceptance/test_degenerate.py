@@ -220,6 +220,7 @@ PICTURES: dict[str, tuple[bytes, int]] = {
     "turned": (_turned(), 200),
     "one pixel": (_picture("RGB", (1, 1), "PNG"), 200),
     "400 megapixels": (_declared(20_000, 20_000), 400),
+    "a line": (_picture("L", (1, 20_000), "PNG"), 400),
     "nothing": (b"", 400),
     "cut off": (_picture("RGB", (400, 400), "JPEG")[:400], 400),
 }

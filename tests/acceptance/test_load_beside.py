@@ -11,10 +11,15 @@ from loadtests.load_beside import HOT, OTHER, measure
 from tests.acceptance.serving import Server, serving
 from tests.weights import weights
 
+pytestmark = pytest.mark.alone
+
 MOST = 2.5
 """Times the latency in quiet, of the median request. A load is work for a core, and callers, server and
 neighbours share two: the exact figure is `loadtests/load_beside.py`'s. A loop that stands still while
 weights are read makes it four times and more, since a load is then nearly always under way."""
+
+TRIES = 3
+"""Others on the machine pass; a loop that stands still does so each time."""
 
 
 @pytest.fixture
@@ -26,8 +31,11 @@ def one_slot(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_a_hot_model_is_served_while_another_loads_again_and_again(one_slot: Server):
-    seen = measure(one_slot, turns=4, seconds=2.0, spin=False)
+    seen, rises = None, []
+    while len(rises) < TRIES and not any(rise < MOST for rise in rises):
+        seen = measure(one_slot, turns=4, seconds=2.0, spin=False)
+        rises.append(seen.rise())
 
-    assert seen.loads >= 8
+    assert seen is not None and seen.loads >= 8
     assert one_slot.changes(OTHER, "loaded") > seen.loads
-    assert seen.rise() < MOST, seen
+    assert min(rises) < MOST, (rises, seen)

@@ -17,7 +17,7 @@ from tests.acceptance.asking import DOCUMENTS, MINILM
 from tests.engine.adapters.papers import policy_pdf
 from tests.web.test_large import watched
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
 LONGEST = 0.05
 """Seconds that the loop may work without a pause."""

@@ -342,7 +342,7 @@ def test_errors_are_those_that_the_client_knows(client: OpenAI):
         )
     with pytest.raises(openai.BadRequestError, match="send text"):
         client.embeddings.create(model=MINILM, input=[[99_999]])
-    with pytest.raises(openai.BadRequestError, match="extract"):
+    with pytest.raises(openai.BadRequestError, match="takes text"):
         part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
         client.chat.completions.create(model=WRITER, messages=[{"role": "user", "content": [part]}])
 

@@ -20,7 +20,10 @@ OPTIONS: dict[str, set[str]] = {
     "document": {"artifacts_path", "ocr", "output", "pipeline", "scanned", "tables"},
     "florence2": {"task"} | _WRITES,
     "gliclass": _OPEN,
-    "gliner": _OPEN | {"flat_ner", "relations", "relation_threshold", "adjacency_threshold"},
+    "gliner": _OPEN
+    | {"flat_ner", "relations", "relation_threshold", "adjacency_threshold", "merge_adjacent"},
+    "glirel": {"threshold", "thresholds"},
+    "gliner2": _OPEN | {"flat_ner", "spans"},
     "image_classifier": {"threshold", "top_k"},
     "image_encoder": {"dimensions", "normalize"},
     "image_text_encoder": {"labels", "template", "threshold", "top_k", "dimensions", "normalize"},
@@ -29,6 +32,7 @@ OPTIONS: dict[str, set[str]] = {
     "object_detector": {"threshold"},
     "open_vocabulary_detector": {"labels", "template", "threshold"},
     "page": set(),
+    "page_encoder": set(),
     "spacy_ner": set(),
     "speech_recognizer": set(),
     "text_classifier": {"alarm"},
@@ -41,16 +45,18 @@ OPTIONS: dict[str, set[str]] = {
             "attend_to_expansion",
             "expansion_token",
             "score_by",
+            "muvera",
             "similarity",
         ),
     },
     "token_classifier": {"aggregation", "merge", "threshold"},
-    "yes_no_reranker": {"template", "yes", "no"},
+    "yes_no_reranker": {"instruction", "template", "yes", "no"},
+    "vision_lm": {"max_images", "max_pixels"},
     "zero_shot": _OPEN | {"hypothesis_template"},
 }
 """By family, what the documentation says that an entry's options may hold."""
 IMAGES = {"detector", "florence2", "image_classifier", "image_encoder", "image_text_encoder", "image_to_text"}
-IMAGES |= {"object_detector", "open_vocabulary_detector", "page"}
+IMAGES |= {"object_detector", "open_vocabulary_detector", "page", "page_encoder", "vision_lm"}
 
 
 FAMILIES = sorted({spec.family for spec in KNOWN})
@@ -88,7 +94,7 @@ def test_what_an_entry_says_of_its_vectors_fits_together():
 def test_whoever_chooses_a_model_is_told_what_it_is_and_under_which_licence():
     for spec in KNOWN:
         assert spec.description.endswith((".", "?")), spec.id
-        assert spec.licence != "unknown" or any(source.extra for source in spec.sources), spec.id
+        assert spec.licence != "unknown" or "licence" in spec.notes, spec.id
         if spec.licence.startswith("CC-BY-NC"):
             assert "Not for commercial use." in spec.notes, spec.id
         if spec.licence.startswith(("Llama", "Gemma")):

@@ -18,6 +18,7 @@ from engine.errors import (
     LoadFailed,
     NoRoom,
     QueueFull,
+    StillLoading,
     UnknownModel,
 )
 from engine.requests import ExtractOptions, Task
@@ -133,6 +134,24 @@ async def test_clients_that_hang_up_leave_no_work_behind():
     assert ran <= 3  # the warm one, the one in flight, and at most one more
     assert view.models[0].waiting == 0 and view.held_bytes == 0
     assert view.totals["CANCELLED"] == 500
+
+
+async def test_a_load_without_end_holds_nothing_of_those_who_gave_it_up():
+    stalled = model("a", options={"load_seconds": 1e6})
+    async with engine(catalog(stalled, model("b")), max_hold=10.0) as served:
+        async with anyio.create_task_group() as left:
+            left.start_soon(served.submit, request("a", "gone"))
+            await anyio.sleep(1)
+            left.cancel_scope.cancel()
+        answers = await gather(*(served.submit(request("a", "x", "y", id=f"{n}")) for n in range(3)))
+        await anyio.sleep(10)
+        idle = served.view()
+        await served.submit(request("b", "x"))
+        again = await gather(served.submit(request("a", "x")))
+
+    assert [type(answer) for answer in [*answers, *again]] == [StillLoading] * 4
+    assert idle.models[0].waiting == 0 and idle.held_bytes == 0
+    assert idle.totals["MODEL_LOADING"] == 3 and idle.totals["CANCELLED"] == 1
 
 
 async def test_a_job_past_its_deadline_is_not_run():

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.chosen import Chance, Chosen
 from engine.conversation import Finished, JobRef, Lease, Outcome, Progress, Run
 from engine.errors import KINDS, EngineError, Failure
-from engine.requests import Chance, Chosen
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 count = st.integers(0, 2**62)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -8,13 +9,15 @@ import pytest
 
 from engine.requests import ServiceClass
 from engine.scheduling.rules import SchedulingRules
-from replay.capacity import measure
+from replay.capacity import Capacity, measure
 from replay.groups import first_to_fail, groups
-from replay.most import busiest, fails, most, most_by
+from replay.most import busiest, fails, most_by
 from replay.ramp import Dwell
 from replay.rules import checks
 from replay.scaling import Method
 from replay.sweeps import run_step, stretch, sweep
+from replay.twin.server import Server
+from replay.twin.traffic import Traffic
 from replay.twin.twin import simulate
 from tests.replay.small import GIB, server, traffic, unit
 
@@ -23,6 +26,16 @@ QUICK = Dwell(far=20, near=40)
 HALF = SchedulingRules(
     targets={ServiceClass.INTERACTIVE: 0.2, ServiceClass.STANDARD: 1.0, ServiceClass.BACKGROUND: 60.0}
 )
+
+
+def half() -> tuple[Server, Traffic]:
+    on = server(scheduling=HALF, assumed=("a: guessed",))
+    return on, traffic(on, rate=1, seconds=100)
+
+
+@functools.cache
+def measured() -> Capacity:
+    return measure(*half(), 1, QUICK)
 
 
 def test_a_stretch_of_traffic_has_its_rate_and_its_bursts():
@@ -36,9 +49,8 @@ def test_a_stretch_of_traffic_has_its_rate_and_its_bursts():
 
 
 def test_the_knee_is_where_the_rate_of_the_twin_really_fails():
-    on = server(scheduling=HALF)
-    sent = traffic(on, rate=1, seconds=100)
-    found = measure(on, sent, 1, QUICK)
+    on, sent = half()
+    found = measured()
 
     knee = found.knee.knee_slo
     long = [run_step(on, sent, rate, 600, 9).passes(1.0) for rate in (0.7 * knee, 1.4 * knee)]
@@ -57,7 +69,7 @@ def test_bursts_that_grow_with_the_load_leave_least_room():
     on = server(scheduling=HALF)
     sent = traffic(on, rate=1, seconds=100)
 
-    by = {each.method: each.k for each in most(on, sent, 0)}
+    by = {method: most_by(on, sent, method, 0).k for method in Method}
 
     assert min(by.values()) > 1
     assert by[Method.DUP] <= 1.1 * by[Method.SHIFT]
@@ -83,7 +95,7 @@ def test_what_never_fails_is_told_as_the_most_that_was_tried():
 def test_what_fails_as_it_is_has_a_k_below_one():
     on = server(scheduling=HALF)
     sent = traffic(on, rate=20, seconds=60)
-    least = most(on, sent, 0)[0]
+    least = most_by(on, sent, Method.DUP, 0)
     assert least.k < 1 and least.beyond is not None
 
 
@@ -112,11 +124,10 @@ def test_the_busiest_period_is_the_one_with_most_arrivals():
 
 
 def test_rules_are_held_to_and_say_what_they_found():
-    on = server(scheduling=HALF, assumed=("a: guessed",))
-    sent = traffic(on, rate=1, seconds=80)
-    found = measure(on, sent, 0, QUICK)
+    on, sent = half()
+    found = measured()
 
-    told = {check.name: check for check in checks(found, on, sent, days=3)}
+    told = {check.name: check for check in checks(found, on, days=3)}
 
     assert told["redundancy of 2"].ok is found.enough
     assert not told["at least 7 days recorded"].ok
@@ -124,7 +135,7 @@ def test_rules_are_held_to_and_say_what_they_found():
     assert not told["everything was measured"].ok and "guessed" in told["everything was measured"].text
     full = replace(on, headroom=0.0, cards=(replace(on.cards[0], memory_bytes=int(2.01 * GIB)),))
     crowded = replace(found, results=simulate(full, sent))
-    held = {c.name: c for c in checks(crowded, full, sent, days=30)}
+    held = {c.name: c for c in checks(crowded, full, days=30)}
     assert not held["a fifth of the memory free at the peak"].ok
     assert held["at least 7 days recorded"].ok
 

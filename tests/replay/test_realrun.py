@@ -14,8 +14,9 @@ from engine.config import Settings
 from engine.devices.simulated import Simulated
 from engine.offload import Inline
 from engine.parts import Parts
+from replay.configurations import Configuration
 from replay.plan import Basis
-from replay.realrun import in_the_twin, real_run, validate
+from replay.realrun import SEEDS, Bench, in_the_twin, validate
 from replay.trace import Trace
 from replay.twin.recorded import measured
 from replay.validation import ALL, Validation
@@ -39,9 +40,9 @@ def models() -> Catalog:
 
 
 async def opening(settings: Settings, folder: Path) -> Parts:
-    """Room for one of the two."""
+    """Room for one of the two, unless the settings give more."""
     return Parts(
-        devices=(Simulated("simulated:a", slots=1, memory=160 * MIB),),
+        devices=(Simulated("simulated:a", slots=1, memory=settings.memory or 160 * MIB),),
         locate=lambda spec: Path("/"),
         family=lambda name: simulated.FAMILY,
         opening=Inline(),
@@ -59,22 +60,31 @@ def sent(seconds: float) -> Trace:
 
 
 async def test_the_twin_of_a_real_run_is_near_the_next_one(tmp_path):
-    real, recording, lag = await real_run(SETTINGS, models(), sent(3), opening=opening)
-    server = measured(recording)
+    bench = Bench(SETTINGS, models(), opening=opening)
+    real = await bench.run(sent(3), SETTINGS)
+    server = Configuration("as it is").server(measured(real.recording), SETTINGS)
 
-    assert len(real.answers) == 36 and np.isfinite(real.answers.latency).all() and lag < 1
-    assert real.swaps.keys() == {"a", "b"} and real.peaks == {"a": 100 * MIB, "b": 100 * MIB}
-    twin = in_the_twin(server, sent(3))
-    assert twin.peaks == real.peaks
-    assert abs(sum(twin.swaps.values()) - sum(real.swaps.values())) <= 1
-    assert np.median(twin.answers.latency) == pytest.approx(np.median(real.answers.latency), rel=0.5)
+    answers = real.measured.answers
+    assert len(answers) == 36 and np.isfinite(answers.latency).all() and real.lag < 1
+    assert real.measured.swaps.keys() == {"a", "b"}
+    assert real.measured.peaks == {"a": 100 * MIB, "b": 100 * MIB}
+    twins = in_the_twin(server, real.recording)
+    assert twins[0].peaks == real.measured.peaks and len(twins) == SEEDS
+    assert all(abs(sum(t.swaps.values()) - sum(real.measured.swaps.values())) <= 1 for t in twins)
+    assert np.median(twins[0].answers.latency) == pytest.approx(np.median(answers.latency), rel=0.5)
 
-    basis = Basis(server, sent(3), sent(3), 0, tmp_path)
-    found, _ = await validate(basis, SETTINGS, models(), 2.0, opening)
+    basis, heard = Basis(server, sent(3), sent(3), 0, tmp_path), list[str]()
+    roomy = Configuration("roomy", {"memory": 400 * MIB})
+    choices = [Configuration("as it is"), roomy, Configuration("faster", speed=2.0)]
+    found, _ = await validate(basis, bench, 2.0, choices, heard.append)
 
     whole = found.errors[0]
     assert whole.model == ALL and 15 < whole.requests < 30 and found.devices == ("simulated:a",)
     assert abs(whole.p50) < 0.6 and found.noise[0].model == ALL
+    assert [each.name for each in found.tried] == ["as it is", "roomy", "faster"]
+    assert all(each.real > 0 and each.twin > 0 for each in found.tried)
+    assert found.capacity_error is not None and abs(found.capacity_error) < 0.6
+    assert heard[-1] == "all of it at once" and "roomy" in heard
     found.save(tmp_path)
     assert Validation.load(tmp_path, found.curves) == found
     assert basis.provenance(False)["validated_at"] == found.at

@@ -37,6 +37,16 @@ def test_the_same_seed_makes_the_same_traffic():
     assert first.arrived.tolist() == again.arrived.tolist() != other.arrived.tolist()
 
 
+@pytest.mark.parametrize("method", [Method.DUP, Method.SHIFT])
+def test_a_larger_load_is_a_smaller_one_and_more_beside_it(method):
+    """So that whether targets hold does not change to and fro with the factor."""
+    least, less, more = (
+        set(zip(made.row.tolist(), np.round(made.arrived, 6).tolist(), strict=True))
+        for made in (scaled(AZURE, factor, method, seed=1) for factor in (1.0, 1.3, 1.8))
+    )
+    assert least < less < more
+
+
 def test_sessions_are_taken_whole_and_copies_are_sessions_of_their_own():
     trace = Trace.of(
         "t",

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from replay.trace import NO_SESSION, BadTrace, Trace, merged
+from replay.trace import NO_SESSION, BadTrace, Kind, Trace, merged
 
 
 def trace(*arrived: float, model: str = "m", sizes=None, session=None, name="t") -> Trace:
@@ -59,12 +59,29 @@ def test_a_slice_begins_at_zero():
 
 
 def test_sizes_grow_and_never_vanish():
-    assert trace(0, 1, 2, sizes=[0, 1, 100]).sized(0.1).input_size.tolist() == [0, 1, 10]
+    assert trace(0, 1, 2, sizes=[0, 1, 100]).sized(0.1, 1.0).input_size.tolist() == [0, 1, 10]
+
+
+def test_inputs_and_answers_grow_apart():
+    """What is kept for an answer grows with the answer, and what is kept for its prompt with the prompt."""
+    kind = Kind("generate", (100, 50), kv_tokens=350)
+    assert kind.sized(0.5, 2.0) == Kind("generate", (50, 25), kv_tokens=475)
+    assert Kind("encode", (100,)).sized(2.0, 5.0) == Kind("encode", (200,))
+    with pytest.raises(BadTrace, match="output size scale"):
+        trace(0, 1).sized(1.0, 0.0)
+
+
+def test_a_long_gap_is_told_of():
+    """An outage looks like calm traffic, and makes a mean of it."""
+    assert not trace(*np.arange(0, 1000, 0.5)).notes
+    broken = trace(*np.arange(0, 500, 0.5), *np.arange(1100, 1500, 0.5))
+    assert any("longest for 600 s, 500 s after the begin" in note for note in broken.notes)
+    assert not trace(0, 100, 200, 300).notes  # seldom, and always so
 
 
 def test_a_coarse_clock_is_seen_and_its_bursts_are_spread():
     coarse = trace(*np.repeat(np.arange(0, 30, 3), 10))
-    assert coarse.resolution == 3
+    assert coarse.resolution == 3 and "arrivals are known to 3 s only" in coarse.notes
     fine = coarse.spread(seed=1)
     assert fine.resolution == 0
     assert len(np.unique(fine.arrived)) == len(fine)

@@ -12,6 +12,7 @@ from replay.validation import (
     STALE_SECONDS,
     Badge,
     Measured,
+    Tried,
     Validation,
     badge,
     errors,
@@ -99,12 +100,23 @@ def test_tau_says_how_alike_two_rankings_are(one, other, tau):
     assert kendall(one, other) == pytest.approx(tau)
 
 
+def test_pairs_that_differ_by_less_than_noise_say_nothing():
+    real, twin = [1.0, 1.05, 2.0, 2.1], [2.0, 1.0, 4.0, 3.0]
+    assert kendall(real, twin) < 1.0 and kendall(real, twin, 0.1) == pytest.approx(1.0)
+
+
+def test_of_several_runs_of_the_twin_the_one_in_the_middle_counts():
+    runs = [Measured(answers(SLOW * times), {"a": loads}) for times, loads in ((1.1, 1), (9.0, 2), (1.2, 9))]
+    whole = errors(Measured(answers(SLOW), {"a": 2}), *runs)[0]
+    assert whole.p50 == pytest.approx(0.2) and whole.swaps == (2, 2)
+
+
 def test_nothing_can_be_ranked_by_equal_values():
     assert math.isnan(kendall([1, 1], [1, 2]))
 
 
 def test_a_validation_is_found_again_by_its_readings(tmp_path):
-    found = validation(tau=0.9)
+    found = validation(tau=0.9, tried=(Tried("one slot", 0.3, 0.31, (2, 2), 0.001),))
     found.save(tmp_path / "kept")
     assert Validation.load(tmp_path / "kept", "abc") == found
     assert Validation.load(tmp_path / "kept", "other") is None

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import ClientSession, web
+from sqlite_utils import Database
 
 from tests.web.fakes import FakeEngine
 from web.app import make_app
@@ -44,3 +45,24 @@ async def url(engine: FakeEngine, anyio_backend: str) -> AsyncIterator[str]:
 async def http(url: str) -> AsyncIterator[ClientSession]:
     async with ClientSession(url) as session:
         yield session
+
+
+class Clock:
+    """The time of day, which goes on when told."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    db = Database(memory=True)
+    yield db
+    db.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

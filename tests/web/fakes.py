@@ -90,6 +90,7 @@ class FakeEngine:
     requests: list[Request] = field(default_factory=list)
     left: anyio.Event = field(default_factory=anyio.Event)
     actions: list[tuple[str, str]] = field(default_factory=list)
+    adoptable: dict[str, ModelSpec] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
     outlook: Outlook = field(default_factory=lambda: Outlook(cold=False, wait=0.0, load=0.0, run=0.5))
     access: Access = None  # type: ignore[assignment]
@@ -103,6 +104,10 @@ class FakeEngine:
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
+
+    async def need(self, model: str) -> None:
+        if found := self.adoptable.get(model.partition(":")[0].replace("__", "/", 1)):
+            self.catalog = Catalog({**self.catalog.models, found.id: found}, self.catalog.aliases)
 
     async def submit(self, request: Request) -> Response:
         self.requests.append(request)

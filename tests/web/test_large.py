@@ -26,7 +26,7 @@ from web.wire.forms import Form
 from web.wire.items import Limits
 from web.wire.pieces import SLICE_BYTES, Answer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
 ENCODE = "/v1/encode/fake/encoder"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -93,11 +93,14 @@ def where(body: Body, form: Form, limits: Limits) -> Asked:
         (b"{" + b" " * LARGE_BYTES, Form.JSON, True),
         (b"{" * (DENSE + 1), Form.JSON, True),
         (b"{" * DENSE + b" " * 1_000_000, Form.JSON, False),
+        (b"[" * (DENSE + 1), Form.JSON, True),
+        (b"\xdd\x00\x02\x00\x00" + b"\x80" * 2**17, Form.MSGPACK, True),
+        (b"\xc6\x00\x02\x00\x00" + b"\x80" * 2**17, Form.MSGPACK, False),
         (b"{" + b" " * LARGE_BYTES, Form.MSGPACK, False),
     ],
-    ids=["long", "dense", "neither", "msgpack"],
+    ids=["long", "dense", "neither", "lists", "maps of msgpack", "bytes of msgpack", "msgpack"],
 )
-async def test_only_json_that_takes_long_is_read_in_another_process(body, form, elsewhere):
+async def test_only_what_takes_long_is_read_in_another_process(body, form, elsewhere):
     payload = StreamReader(mock.Mock(_reading_paused=False), 2**16)
     payload.feed_data(body)
     payload.feed_eof()

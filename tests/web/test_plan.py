@@ -77,7 +77,7 @@ def test_a_trace_needs_a_server_and_models_that_it_has(state, own):
         (["whatif", "made", "--pin", "zzz"], "The server has no zzz"),
         (["whatif", "made", "--vram", "lots"], "lots"),
         (["whatif", "made", "--add-model", "n=m1"], "NAME=like:MODEL,rate=PER_SECOND"),
-        (["whatif", "made", "--traffic", "0x"], "no positive number"),
+        (["whatif", "made", "--traffic", "0x"], "as 2x"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(state, arguments, said):

@@ -17,6 +17,7 @@ OPEN = frozenset(
         "GET /readyz",
         "GET /health",
         "GET /tei/{model}/health",
+        "GET /v1/jobs/results/{ref}",
         "GET /static",
         "GET /login",
         "POST /login",
@@ -24,7 +25,7 @@ OPEN = frozenset(
         "POST /logout",
     }
 )
-"""Probes, style sheets, and the way in."""
+"""Probes, style sheets, the way in, and addresses of results, which nobody guesses."""
 
 NEEDS: Mapping[str, Action] = {
     "GET /": Action.SEE,
@@ -53,6 +54,13 @@ NEEDS: Mapping[str, Action] = {
     "GET /v1/batches": Action.SEE,
     "GET /v1/batches/{batch}": Action.SEE,
     "POST /v1/batches/{batch}/cancel": Action.CALL,
+    "POST /v1/recommend": Action.CALL,
+    "POST /v1/jobs": Action.CALL,
+    "GET /v1/jobs": Action.SEE,  # one's own; an admin's: all
+    "GET /v1/jobs/{job}": Action.SEE,
+    "POST /v1/jobs/{job}/cancel": Action.CALL,
+    "POST /v1/jobs/{job}/execute": Action.CALL,
+    "POST /v1/jobs/{job}/repair": Action.CALL,
     "POST /v1/rerank": Action.CALL,
     "POST /v2/rerank": Action.CALL,
     "POST /v1/estimate": Action.CALL,

@@ -10,7 +10,8 @@ from structlog.contextvars import bind_contextvars
 from engine.catalog import ModelSpec
 from engine.requests import Request, Response, Task
 from web import caller
-from web.access.current import stamped
+from web.access.current import current, stamped
+from web.api import naming
 from web.intake import Reader
 from web.keys import ARRIVED, ENGINE, INTAKE, REQUEST_ID
 from web.wire.bodies import Asked
@@ -19,16 +20,27 @@ from web.wire.bodies import Asked
 async def call(request: web.Request, task: Task, reader: Reader) -> tuple[ModelSpec, Request, Asked]:
     """Everything that a handler needs. An unknown model is refused before the body is read."""
     model = request.match_info["model"]
-    catalog = request.app[ENGINE].catalog
-    catalog.resolve(catalog.adapted(model)[0])
+    await known(request, model)
     asked = await request.app[INTAKE].asked(request, reader)
-    spec, made = of(request, task, model, asked)
+    spec, made = await of(request, task, model, asked)
     return spec, made, asked
 
 
-def of(request: web.Request, task: Task, model: str, asked: Asked) -> tuple[ModelSpec, Request]:
+async def known(request: web.Request, model: str) -> ModelSpec:
+    """The entry of the model that the caller names. Raises UnknownModel, Forbidden."""
+    engine, principal = request.app[ENGINE], current(request)
+
+    def check(name: str) -> None:
+        if principal is not None:
+            engine.access.check_model(principal, name)
+
+    return await naming.known(engine, model, check)
+
+
+async def of(request: web.Request, task: Task, model: str, asked: Asked) -> tuple[ModelSpec, Request]:
     """The engine's request for what a body asks of `model`, wherever the body's route has its name from."""
     engine = request.app[ENGINE]
+    await known(request, model)
     deadline = caller.deadline(request.headers, request[ARRIVED])
     said = caller.service_class(request.headers)
     model, lora = engine.catalog.adapted(model)

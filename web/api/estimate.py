@@ -15,7 +15,7 @@ async def estimate(request: web.Request) -> web.Response:
     """Whatever would fail the call before it is queued fails this too, with the same error."""
     asked = await request.app[INTAKE].asked(request, wire.read)
     assert isinstance(asked, wire.Estimating)
-    _, made = calls.of(request, asked.task, asked.model, asked)
+    _, made = await calls.of(request, asked.task, asked.model, asked)
     found = await request.app[ENGINE].estimate(made)
     form = forms.of_error(request.headers.get("Accept"))  # msgpack only for those who name it
     return sending.small(wire.answer(asked.task, found), form=form)

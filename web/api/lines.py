@@ -19,6 +19,7 @@ from engine.errors import EngineError, InvalidInput, Unauthorized
 from engine.requests import Item, Request, Response, ServiceClass, Task
 from web import dialects, errors
 from web.access.guard import check
+from web.api import naming
 from web.api.openai.writing import created
 from web.engine import Engine
 from web.intake import Intake
@@ -78,8 +79,12 @@ class Lines:
         asked = await self._intake.decoded(bytes(call.body), reader)
         if asked.stream:
             raise InvalidInput("A line of a batch is answered whole; leave out stream.", param="stream")
-        spec, made = self._request(batch, task, model or getattr(asked, "model", ""), asked, request_id)
+        name = model or getattr(asked, "model", "")
+        await naming.known(self._engine, name, lambda model: self._maker(batch, model))
+        spec, made = self._request(batch, task, name, asked, request_id)
         response = await self._engine.submit(made)
+        if batch.job is not None and isinstance(wrong := response.outputs[0], EngineError):
+            raise wrong  # a job's line is one item: it fails with it
         write = NAMING.get(batch.endpoint) or NATIVE[task]
         began, said = self._engine.now(), bytearray()
         for piece in write(Done(asked, spec, made.items, response, request_id)):

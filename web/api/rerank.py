@@ -23,7 +23,7 @@ async def v2(request: web.Request) -> web.StreamResponse:
 async def _rerank(request: web.Request, version: str) -> web.StreamResponse:
     asked = await request.app[INTAKE].asked(request, rerank.read)
     assert isinstance(asked, rerank.Reranking)
-    _, made = calls.of(request, Task.SCORE, asked.model, asked)
+    _, made = await calls.of(request, Task.SCORE, asked.model, asked)
     response = await request.app[ENGINE].submit(made)
     said = rerank.answer(asked, response, request[REQUEST_ID], version)
     headers = calls.headers(response, Pairs=len(made.items))

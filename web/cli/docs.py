@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from engine.config import Declaration
+    from engine.declarations import Declaration
 
 _HEAD = """\
 # Settings
@@ -39,7 +39,7 @@ it would add, such as `SERAI_PORT`, read as settings.
 
 def settings_page() -> str:
     """docs/settings.md as it should be."""
-    from engine.config import declarations
+    from engine.declarations import declarations
 
     parts = [_HEAD]
     for section, members in groupby(declarations(), key=lambda d: d.section):

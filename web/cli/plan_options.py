@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from web.cli.options import settings_from, state_options
+from web.cli.sizes import SIZES
 
 if TYPE_CHECKING:
     from engine.catalog import ModelSpec
@@ -36,7 +38,11 @@ _BASIS = (
     ),
     click.option("--hours", default=1.0, show_default=True, help="So much of it is simulated, the busiest."),
     click.option(
-        "--size-scale", default=1.0, show_default=True, help="Sizes are so many times those recorded."
+        "--size-scale",
+        type=SIZES,
+        default="1",
+        show_default=True,
+        help="Sizes are so many times those recorded; as input=0.1,output=2 where they differ.",
     ),
     click.option("--seed", default=0, show_default=True),
     click.option("--json", "as_json", is_flag=True, help="For machines."),
@@ -79,7 +85,7 @@ def basis_options(command: Callable[..., None]) -> Callable[..., None]:
         measured_by: str | None,
         renamed: tuple[str, ...],
         hours: float,
-        size_scale: float,
+        size_scale: tuple[float, float],
         seed: int,
         config: Path | None,
         pairs: tuple[str, ...],
@@ -160,12 +166,22 @@ def change_of(
         pin=tuple(filter(None, pin.split(","))),
         unpin=tuple(filter(None, unpin.split(","))),
         add=tuple(map(_added, add_model)),
-        traffic=float(traffic.rstrip("x")),
+        traffic=_times(traffic),
         method=Method(method),
         policy=EvictionPolicy(policy) if policy else None,
         window=window,
         headroom=headroom,
     )
+
+
+def _times(text: str) -> float:
+    try:
+        times = float(text.rstrip("x"))
+    except ValueError:
+        times = 0.0
+    if not 0 < times < math.inf:
+        raise ValueError(f"--traffic is so many times the traffic, as 2x; not {text[:40]!r}.")
+    return times
 
 
 def change_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -181,9 +181,23 @@ def validation(found: Validation, lag: float) -> None:
     as_table({"model": "bold", **dict.fromkeys(heads, "")}, rows)
     click.echo("The twin less the real run, in shares of it; in brackets a second real run less the first.")
     click.echo("Loads and bytes: real/twin.")
+    if found.tried:
+        _tried(found)
     click.echo(f"p99 lag of the sending: {1000 * lag:.1f} ms")
     for text in found.missed:
         click.secho(f"Missed: {text}", fg="red")
+
+
+def _tried(found: Validation) -> None:
+    rows = [
+        (each.name, *(f"{1000 * p95:.1f}" for p95 in (each.real, each.twin)), "/".join(map(str, each.loads)))
+        for each in found.tried
+    ]
+    as_table({"configuration": "bold", "real p95 ms": "", "twin p95 ms": "", "loads": ""}, rows)
+    if found.tau is not None:
+        click.echo(f"They are ranked with a tau of {found.tau:.2f}, where they differ by more than noise.")
+    if found.capacity_error is not None:
+        click.echo(f"What is served of a burst: the twin is {found.capacity_error:+.0%} off.")
 
 
 _OFF = ("p50", "p95", "p99", "throughput")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from web.cli.options import settings_from, settings_options
 from web.cli.server import key as key_of
+from web.cli.sizes import SIZES
 from web.cli.supervised import SUPERVISED, end_with_input
+
+if TYPE_CHECKING:
+    from replay.replaying.wanted import Wanted
 
 
 @click.command()
@@ -30,7 +34,11 @@ from web.cli.supervised import SUPERVISED, end_with_input
     help="warp: the same, faster; dup: copies at the same moments; shift: copies at other moments.",
 )
 @click.option(
-    "--size-scale", default=1.0, show_default=True, help="Inputs and answers so many times as large."
+    "--size-scale",
+    type=SIZES,
+    default="1",
+    show_default=True,
+    help="Inputs and answers so many times as large; as input=0.1,output=2 where they differ.",
 )
 @click.option("--only", multiple=True, metavar="MODEL", help="Only requests for this model; repeatable.")
 @click.option(
@@ -56,10 +64,6 @@ def replay(
     sources: tuple[str, ...],
     to: str | None,
     key_file: Path | None,
-    method: str,
-    only: tuple[str, ...],
-    names: tuple[str, ...],
-    between: str | None,
     mapping: tuple[str, ...],
     unit: float,
     state_dir: str | None,
@@ -76,47 +80,61 @@ def replay(
     recorded, payloads of the same size are made up. Ctrl-C ends it and keeps what was measured. Exits with
     1 when the run is void.
     """
-    own = ("speed", "scale", "size_scale", "closed_sessions", "ramp", "dwell", "load_first", "seed")
-    chosen = {name: flags.pop(name) for name in own}
+    wanting = {name: flags.pop(name) for name in _WANTING}
+    sending = {name: flags.pop(name) for name in ("closed_sessions", "ramp", "dwell", "load_first")}
     settings = settings_from(config, pairs, state_dir=state_dir, **flags)
 
     if supervised:
         end_with_input()
 
     from web.cli import traces
+    from web.replaying.going import HERE, Going, go
 
     said = traces.pairs(mapping, "--map")
     trace, recording = traces.side_by_side(sources, said, unit, settings.state_dir)
-    seed = chosen["seed"] if chosen["seed"] is not None else recording.seed if recording else 0
-
-    from replay.replaying.wanted import Wanted
-    from replay.scaling import Method
-    from web.replaying.going import HERE, Going, go
-
-    wanted = Wanted(
-        speed=chosen["speed"],
-        scale=chosen["scale"],
-        method=Method(method),
-        size_scale=chosen["size_scale"],
-        only=only,
-        names=traces.pairs(names, "--as"),
-        between=_between(between),
-        seed=seed,
-    )
     going = Going(
         trace=trace,
         recording=recording,
-        wanted=wanted,
+        wanted=_wanted(recording.seed if recording else 0, **wanting),
         settings=settings,
         to=to if to in (None, HERE) or "://" in to else f"http://{to}",
         key=key_of(key_file),
-        closed_sessions=chosen["closed_sessions"],
-        load_first=chosen["load_first"],
-        ramp=chosen["dwell"] if chosen["ramp"] else None,
+        closed_sessions=sending["closed_sessions"],
+        load_first=sending["load_first"],
+        ramp=sending["dwell"] if sending["ramp"] else None,
         base=Path(output or f"replay-{trace.name.replace('/', '-')}"),
         supervised=supervised,
     )
     raise SystemExit(0 if go(going) else 1)
+
+
+_WANTING = ("speed", "scale", "method", "size_scale", "only", "names", "between", "seed")
+"""Options that say what of the traffic is sent, and how much of it."""
+
+
+def _wanted(
+    recorded_seed: int,
+    *,
+    method: str,
+    names: tuple[str, ...],
+    between: str | None,
+    seed: int | None,
+    size_scale: tuple[float, float],
+    **as_it_is: Any,
+) -> Wanted:
+    from replay.replaying.wanted import Wanted
+    from replay.scaling import Method
+    from web.cli.traces import pairs
+
+    return Wanted(
+        method=Method(method),
+        names=pairs(names, "--as"),
+        between=_between(between),
+        input_scale=size_scale[0],
+        output_scale=size_scale[1],
+        seed=recorded_seed if seed is None else seed,
+        **as_it_is,
+    )
 
 
 def _between(said: str | None) -> tuple[float, float] | None:

@@ -7,7 +7,8 @@ from itertools import groupby
 
 from aiohttp import web
 
-from engine.config import Declaration, Settings, declarations
+from engine.config import Settings
+from engine.declarations import Declaration, declarations
 from engine.quantities import as_duration, as_size
 from web.console import pages
 from web.console.hub import HUB

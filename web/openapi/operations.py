@@ -8,7 +8,7 @@ from typing import Any
 
 from web.access import keys, users
 from web.api import admin, pools, recordings
-from web.wire import bodies, described, estimate, items, options, rerank
+from web.wire import bodies, described, estimate, items, job_calls, jobs, options, recommend, rerank
 from web.wire.openai import batches, chat, completions, embeddings, files, responses
 from web.wire.tei import bodies as tei
 
@@ -104,6 +104,9 @@ _NATIVE: Mapping[str, Operation] = {
         estimate.EstimateBody,
         estimate.Estimation,
     ),
+    "POST /v1/recommend": Operation(
+        "A model for a task, of those that run here.", recommend.RecommendBody, recommend.Recommended
+    ),
     "POST /v1/pools": Operation(
         "Accepted for clients that reserve capacity; this server is one pool.", pools.Spec
     ),
@@ -154,6 +157,25 @@ _BATCHES: Mapping[str, Operation] = {
     "GET /v1/batches": Operation("Batches, the newest first.", gives=batches.BatchList, query=_LIST),
     "GET /v1/batches/{batch}": Operation("One of them, as it is now.", gives=batches.BatchObject),
     "POST /v1/batches/{batch}/cancel": Operation("Run nothing more of it.", gives=batches.BatchObject),
+}
+
+_JOBS: Mapping[str, Operation] = {
+    "POST /v1/jobs": Operation(
+        "One operation over many items, in the class background; with `Idempotency-Key` made once.",
+        job_calls.JobBody,
+        jobs.JobMade,
+        status=201,
+    ),
+    "GET /v1/jobs": Operation("Jobs, the newest first.", gives=jobs.JobList, query=_LIST),
+    "GET /v1/jobs/{job}": Operation("One of them, as it is now.", gives=jobs.JobObject),
+    "GET /v1/jobs/results/{ref}": Operation(
+        "Results of a job, at the address that the job names.",
+        gives=None,
+        answers=("application/octet-stream",),
+    ),
+    "POST /v1/jobs/{job}/cancel": Operation("Run nothing more of it.", gives=jobs.JobObject),
+    "POST /v1/jobs/{job}/execute": Operation("Of connectors only: refused."),
+    "POST /v1/jobs/{job}/repair": Operation("Of connectors only: refused."),
 }
 
 _TEI: Mapping[str, Operation] = {
@@ -224,6 +246,7 @@ OPERATIONS: Mapping[str, Operation] = {
     **_NATIVE,
     **_OTHERS,
     **_BATCHES,
+    **_JOBS,
     **{route.format(""): operation for route, operation in _TEI.items()},
     **{route.format("/tei/{model}"): operation for route, operation in _TEI.items()},
     "POST /tei/{model}": Operation(
@@ -242,5 +265,6 @@ RAW: Mapping[tuple[type, str], type | None] = {
     (bodies.ExtractParams, "output_schema"): None,
     (items.ItemBody, "metadata"): None,
     (estimate.EstimateBody, "request"): None,
+    (job_calls.JobBody, "options"): None,
 }
 """Fields that stay bytes until their size is known, and what they are then read as; None is any map."""

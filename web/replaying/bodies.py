@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, assert_never
 
@@ -72,7 +73,7 @@ def _of(options: Options, request: Request) -> Body:
 def _generate(options: GenerateOptions, request: Request) -> Body:
     """A conversation that came by another route has no native body: its texts are the prompt."""
     (prompt,) = request.items
-    text = prompt.text or "\n".join(str(message.get("content", "")) for message in options.messages)
+    text = prompt.text or "\n".join(text for message in options.messages for text in _texts(message))
     chosen = {
         "temperature": options.temperature,
         "top_p": options.top_p,
@@ -87,6 +88,11 @@ def _generate(options: GenerateOptions, request: Request) -> Body:
         "stream": True,
     }
     return {"prompt": text, "max_new_tokens": options.max_new_tokens, **_said(chosen)}
+
+
+def _texts(message: Mapping[str, Any]) -> list[str]:
+    content = message.get("content") or ""
+    return [content] if isinstance(content, str) else [part["text"] for part in content if "text" in part]
 
 
 def item(found: Item) -> Body:

@@ -14,6 +14,7 @@ from replay.ramp import Dwell
 from replay.replaying import ramping
 from replay.replaying.ramping import Climb
 from replay.replaying.wanted import Chosen
+from replay.sweeps import Judged
 from web.replaying import bar
 from web.replaying.going import Going, kept_of, open_target, stop_on_signal, target_of
 
@@ -26,11 +27,7 @@ async def climb(going: Going, picked: Chosen, catalog: Catalog, near: float) -> 
     def after(done: Climb) -> None:
         save(done, out, going.wanted.seed)
         step = done.sweeps[-1][-1]
-        worst = step.worst
-        click.echo(
-            f"sweep {len(done.sweeps)}, {step.offered:.3g} requests/s: "
-            + (f"{worst}" if worst else f"holds, p99 {step.p99:.2f} of the target")
-        )
+        click.echo(f"sweep {len(done.sweeps)}, {step.offered:.3g} requests/s: {_met(step)}")
 
     async with open_target(going, picked, catalog) as target, anyio.create_task_group() as tasks:
         await tasks.start(stop_on_signal, stop)
@@ -50,6 +47,12 @@ async def climb(going: Going, picked: Chosen, catalog: Catalog, near: float) -> 
     save(done, out, going.wanted.seed)
     _say(done, out, going.wanted.seed)
     return not done.void
+
+
+def _met(step: Judged) -> str:
+    if not step.parts:
+        return "too few requests of any model to judge by"
+    return f"{step.worst}" if step.worst else f"holds, p99 {step.p99:.2f} of the target"
 
 
 def save(done: Climb, out: Path, seed: int) -> None:

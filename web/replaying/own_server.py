@@ -14,7 +14,8 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from engine.config import Settings, declarations
+from engine.config import Settings
+from engine.declarations import declarations
 from replay.trace import BadTrace
 
 PATIENCE = 120.0

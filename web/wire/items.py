@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from engine.errors import InputTooLong, InvalidInput
 from engine.requests import Item, Media
@@ -14,6 +15,8 @@ from web.wire.forms import Form
 
 MAX_METADATA_BYTES = 4 * 2**20
 """Of all items of one request together: as Python values they take many times as much."""
+MAX_IMAGES = 256
+"""Of one item: an empty one has seven bytes in msgpack, and a hundred in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class MediaBody(Struct, gc=False):
 class ItemBody(Struct, gc=False):
     id: str | None = None
     text: str | None = None
-    images: list[MediaBody] | None = None
+    images: Annotated[list[MediaBody], Meta(max_length=MAX_IMAGES)] | None = None
     audio: MediaBody | None = None
     video: MediaBody | None = None
     document: MediaBody | None = None
@@ -54,7 +57,7 @@ class ItemBody(Struct, gc=False):
                 f"{where} has {taken} bytes of text and metadata; "
                 f"at most {limits.item_text_bytes} are taken. Cut it into several items."
             )
-        if free.given(self.multivector):
+        if form is Form.MSGPACK and free.given(self.multivector):  # JSON has no arrays
             free.value(self.multivector, form, f"{where}.multivector", limits.item_text_bytes)
         return Item(
             id=self.id,
@@ -79,6 +82,7 @@ def items(bodies: Sequence[ItemBody], form: Form, limits: Limits) -> tuple[Item,
         raise InvalidInput(f"items has {len(bodies)} entries; at most {limits.items} are taken in a request.")
     if sum(free.size(body.metadata) for body in bodies) > MAX_METADATA_BYTES:
         raise InvalidInput(f"The metadata of all items exceeds {MAX_METADATA_BYTES} bytes.")
+    free.within(sum([free.containers(body.metadata, form) for body in bodies]), "The metadata of all items")
     made: list[Item] = []
     for index, body in enumerate(bodies):
         try:

@@ -40,8 +40,15 @@ NAMES = {
 """What senders call each: an extension, a media type, or the end of a file name."""
 
 IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
-HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+HTML = re.compile(
+    rb"\s*+(?:<\?xml[^>]*+>\s*+)?(?>(?:<!--(?>.*?-->)\s*+)*)<(?:!doctype\s+html|html|head|body)\b",
+    re.I | re.S,
+)
+"""Nothing that was matched is tried again: of comments in a row there are ways without end to see one."""
 TAG = re.compile(rb"\s*<[a-z][a-z0-9]*(\s[^<>]*)?>", re.I)
+
+PACKAGE, PART = b"PK\x03\x04", b"PK\x01\x02"
+"""How a zip file begins, and each part in its directory."""
 
 SMALL = 16 << 20
 """An Office file that expands to no more than this may be as repetitive as it likes."""
@@ -67,6 +74,8 @@ def read(media: Media, limits: DocumentLimits = USUAL) -> Document:
     """Raises InvalidInput saying what it is instead, or what is wrong."""
     if not media.data:
         raise InvalidInput("The document is empty: 0 bytes.")
+    if media.data.startswith(PACKAGE):
+        _check_parts(media.data.count(PART), limits)  # before a reader makes an object of each
     found = sniff(media.data)
     format = _agreed(found, declared(media.format), media.data)
     if format not in (*SUPPORTED, "image"):
@@ -97,7 +106,7 @@ def sniff(data: bytes) -> str:
     start = data[:SAMPLE]
     if start.lstrip(b"\xef\xbb\xbf\0 \t\r\n").startswith(b"%PDF-"):
         return "pdf"
-    if start.startswith(b"PK\x03\x04"):
+    if start.startswith(PACKAGE):
         return _package(data)
     if start.startswith(b"\xd0\xcf\x11\xe0"):
         return "encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "ole"
@@ -154,22 +163,25 @@ def _office_pages(data: bytes, format: str, limits: DocumentLimits) -> int:
     with zipfile.ZipFile(io.BytesIO(data)) as package:
         sizes = {part.filename: part.file_size for part in package.infolist()}
         locked = any(part.flag_bits & 1 for part in package.infolist())
-        listed = len(package.infolist())
         total = sum(part.file_size for part in package.infolist())
     if locked:
         raise InvalidInput(_EXPLAINED["encrypted"])
-    _check_expansion(len(data), listed, total, limits)
+    _check_expansion(len(data), total, limits)
     if format == "pptx":
         return max(1, sum(1 for name in sizes if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)))
     text = sum(size for name, size in sizes.items() if TEXT_PARTS[format].fullmatch(name))
     return max(1, math.ceil(text / PAGE_BYTES[format]))
 
 
-def _check_expansion(size: int, parts: int, total: int, limits: DocumentLimits) -> None:
-    """Before anything of it is expanded: raises InputTooLong for what would fill the memory."""
+def _check_parts(parts: int, limits: DocumentLimits) -> None:
+    """Raises InputTooLong."""
     if parts > limits.max_parts:
         text = f"It has {parts} parts; the limit is {limits.max_parts} (max_parts)."
         raise InputTooLong(text, length=parts, max_length=limits.max_parts)
+
+
+def _check_expansion(size: int, total: int, limits: DocumentLimits) -> None:
+    """Before anything of it is expanded: raises InputTooLong for what would fill the memory."""
     if total > limits.max_expanded:
         text = f"Expanded it would be {total} bytes; the limit is {limits.max_expanded} (max_expanded)."
         raise InputTooLong(text, length=total, max_length=limits.max_expanded)

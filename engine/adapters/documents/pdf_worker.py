@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from engine.errors import InvalidInput
 
 LOOKED_AT = 16
 """Pages whose text is looked for: one may be a picture, but a text has words on one of its first pages."""
+
+LOOK_SECONDS = 2.0
+"""After so long no further page is looked at: others wait, and text is taken to be there."""
 
 
 def opened(data: bytes) -> pypdfium2.PdfDocument:
@@ -38,7 +42,8 @@ def look(request: Mapping[str, Any]) -> dict[str, Any]:
         if last > total:
             raise InvalidInput(f"page_range asks for pages {first} to {last}; the PDF has {total}.")
         looked_at = range(first - 1, min(last, first - 1 + LOOKED_AT))
-        has_text = any(_has_text(document, number) for number in looked_at)
+        until = time.monotonic() + LOOK_SECONDS
+        has_text = any(time.monotonic() > until or _has_text(document, number) for number in looked_at)
         return {"first": first, "last": last, "total": total, "has_text": has_text}
     finally:
         document.close()

@@ -1,4 +1,5 @@
-"""Alibaba's GTE encoders (`model_type: new`): BERT with rotary positions and a gated feed-forward block.
+"""Alibaba's GTE encoders (`model_type: new`, and `gte` in Snowflake's copy of it): BERT with rotary positions
+and a gated feed-forward block.
 
 arXiv 2407.19669. Their repositories bring code of their own, which need not run here: this is the same
 computation under the names of their tensors, over transformers' attention interface.
@@ -22,6 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 KIND = "new"
+SNOWFLAKES = "gte"
 """What their config.json calls them."""
 
 
@@ -46,11 +48,19 @@ class GteConfig(PreTrainedConfig):
     rope_scaling: dict[str, Any] | None = None
 
 
+class SnowflakeConfig(GteConfig):
+    model_type = SNOWFLAKES
+
+
 def register() -> None:
     """Make the family known to transformers' automatic classes. Again is harmless."""
     AutoConfig.register(KIND, GteConfig, exist_ok=True)
+    AutoConfig.register(SNOWFLAKES, SnowflakeConfig, exist_ok=True)
     AutoModel.register(GteConfig, GteModel, exist_ok=True)
-    AutoModelForSequenceClassification.register(GteConfig, GteForSequenceClassification, exist_ok=True)
+    AutoModel.register(SnowflakeConfig, SnowflakeModel, exist_ok=True)
+    classifier = AutoModelForSequenceClassification
+    classifier.register(GteConfig, GteForSequenceClassification, exist_ok=True)
+    classifier.register(SnowflakeConfig, SnowflakeForSequenceClassification, exist_ok=True)
 
 
 def _frequencies(config: Any, device: torch.device) -> Tensor:
@@ -206,6 +216,10 @@ class GteModel(_GtePreTrained):
         return BaseModelOutput(last_hidden_state=states)
 
 
+class SnowflakeModel(GteModel):
+    config_class = SnowflakeConfig
+
+
 class GteForSequenceClassification(_GtePreTrained):
     """Its head is applied by `heads.sequence_logits`; this holds the tensors."""
 
@@ -214,3 +228,7 @@ class GteForSequenceClassification(_GtePreTrained):
         self.new = GteModel(config, add_pooling_layer=True)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         cast(Any, self).post_init()
+
+
+class SnowflakeForSequenceClassification(GteForSequenceClassification):
+    config_class = SnowflakeConfig

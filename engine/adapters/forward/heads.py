@@ -61,6 +61,7 @@ CLASSIFIERS: Mapping[str, tuple[str, Head]] = {
     "eurobert": ("cls", _eurobert),  # or what its configuration says
     "gemma": ("last", _score),
     "gemma3_text": ("last", _score),
+    "gte": ("cls", _pooler),
     "jina_embeddings_v3": ("cls", _classifier),
     "llama": ("last", _score),
     "mistral": ("last", _score),

@@ -25,6 +25,9 @@ SLACK_BYTES = 1 << 25
 class PackedLinear(nn.Module):
     """Does what the layer it is made of does, up to rounding. For inference; has no `weight`."""
 
+    weight = None
+    """T5 asks for its type, and takes none."""
+
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = layer.in_features, layer.out_features

@@ -15,6 +15,7 @@ from transformers import AutoConfig, PreTrainedModel
 from engine.adapters.family import Footprint, Model, Prepared
 from engine.adapters.forward.packed import CHUNK, Encoder, Hidden, Ids, workspace_per_token
 from engine.adapters.forward.packing import Layout, buckets
+from engine.adapters.forward.table import Table
 from engine.adapters.forward.weights import BadWeights, model_config
 from engine.catalog import ModelSpec
 from engine.devices.host import trim
@@ -101,8 +102,8 @@ class OnnxModel(nn.Module):
 Network = PreTrainedModel | OnnxModel
 
 
-def encoder(network: Network) -> Encoder | OnnxModel:
-    return network if isinstance(network, OnnxModel) else Encoder(network)
+def encoder(network: Network | Table) -> Encoder | OnnxModel | Table:
+    return network if isinstance(network, OnnxModel | Table) else Encoder(network)
 
 
 class Whole:

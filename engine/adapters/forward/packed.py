@@ -36,6 +36,7 @@ PACKED = frozenset(
         "eurobert",
         "gemma",
         "gemma3_text",
+        "gte",
         "jina_embeddings_v3",
         "llama",
         "mistral",
@@ -177,10 +178,15 @@ def workspace_per_token(config: Mapping[str, Any], bytes_per_value: int = 4) -> 
     outside the attention interface also holds scores, a row of its longest input for each head, and
     twice again for its relative positions.
     """
-    hidden = int(config.get("hidden_size") or config.get("dim") or config.get("d_model") or 768)
-    inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * hidden)
+    hidden = _said(config, 768, "hidden_size", "dim", "d_model")
+    inner = _said(config, 4 * hidden, "intermediate_size", "hidden_dim", "d_ff")
     values = max(3 * inner + 4 * hidden, 7 * hidden)
     if config.get("model_type") not in PACKED:
-        heads = int(config.get("num_attention_heads") or config.get("n_heads") or 12)
-        values += 3 * heads * int(config.get("max_position_embeddings") or 512)
+        heads = _said(config, 12, "num_attention_heads", "n_heads", "num_heads")
+        values += 3 * heads * _said(config, 512, "max_position_embeddings", "n_positions")
     return float(values * bytes_per_value)
+
+
+def _said(config: Mapping[str, Any], otherwise: int, *names: str) -> int:
+    """The first of these that a configuration holds."""
+    return next((int(config[name]) for name in names if config.get(name)), otherwise)

@@ -14,9 +14,12 @@ from torch.nn.functional import normalize
 
 from engine.adapters.forward import heads, layers
 from engine.adapters.forward.layers import Held
+from engine.adapters.forward.muvera import Muvera
 from engine.adapters.forward.onnx import Network
 from engine.adapters.forward.packed import Hidden
 from engine.adapters.forward.pooling import pool
+from engine.adapters.forward.table import Table
+from engine.adapters.preparing.routes import QUERY
 from engine.adapters.preparing.text_jobs import EncodeJob, Wanted
 from engine.requests import Sparse
 
@@ -32,14 +35,16 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What stands behind one transformer."""
+    """One transformer or table, and what stands behind it."""
 
-    model: Network
+    model: Network | Table
     after: tuple[Held, ...] = ()
     """After pooling."""
     projections: tuple[Held, ...] = ()
     """Of each token's vector."""
     token_weights: tuple[Held, ...] = ()
+    muvera: Muvera | None = None
+    """Makes the dense vector of those of the tokens."""
 
     def tensors(self) -> dict[str, Tensor]:
         groups = {"after": self.after, "projections": self.projections, "token_weights": self.token_weights}
@@ -61,6 +66,8 @@ class Vectors:
 
     def dense(self, places: Sequence[int]) -> dict[int, Tensor]:
         """float32, of the length and the dimensions that each job wants."""
+        if self._trained.muvera is not None:
+            return {place: self._fixed(self._trained.muvera, place) for place in places}
         alike: dict[Wanted, list[int]] = defaultdict(list)
         for place in places:
             alike[self._jobs[place].wanted].append(place)
@@ -71,6 +78,10 @@ class Vectors:
                 vectors = normalize(vectors)
             found.update(zip(group, vectors, strict=True))
         return found
+
+    def _fixed(self, muvera: Muvera, place: int) -> Tensor:
+        make = muvera.query if self._jobs[place].role == QUERY else muvera.document
+        return torch.from_numpy(make(self.tokens(place).cpu().numpy()))
 
     def _after(self, pooling: str) -> Tensor:
         if pooling not in self._pooled:
@@ -96,7 +107,9 @@ class Vectors:
         """BGE-M3: each token weighs what its head says, the largest where it comes twice."""
         weighed = layers.apply(self._trained.token_weights, self._hidden.states)
         strengths = weighed.float().relu_()[:, 0].cpu().numpy()
-        dims = int(self._trained.model.config.vocab_size)
+        model = self._trained.model
+        assert not isinstance(model, Table), "a table has no head that weighs tokens"
+        dims = int(model.config.vocab_size)
         found = {}
         for place in places:
             job, mine = self._jobs[place], strengths[self._hidden.layout.rows(place)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.adapters.generation.sampling import Weighed
-from engine.requests import Chance, Chosen
+from engine.chosen import Chance, Chosen
 
 
 class Chances:

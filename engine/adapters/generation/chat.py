@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,16 @@ from engine.errors import InputTooLong, InvalidInput
 class Chat:
     """A tokenizer with its chat template, if it has one. May be used by several threads at once."""
 
-    def __init__(self, path: Path, max_tokens: int, trust_remote_code: bool) -> None:
+    def __init__(
+        self, path: Path, max_tokens: int, trust_remote_code: bool, image_token: str | None = None
+    ) -> None:
+        """`image_token`: of a model that sees, what its template writes in the place of an image."""
         self._tokenizer: Any = AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=trust_remote_code
         )
+        if not self._tokenizer.chat_template:
+            self._tokenizer.chat_template = _beside(path)
+        self._image_token = image_token
         # The wrapper sets truncation on each call and is not for several threads; this part is.
         self.backend: Tokenizer = self._tokenizer.backend_tokenizer
         self._plainly = Tokenizer.from_str(self.backend.to_str())
@@ -37,19 +44,26 @@ class Chat:
         self._max_bytes = max_tokens * longest
         self._markers = self._template_markers()
 
-    def raw(self, text: str) -> list[int]:
-        """Tokens of the text as it is. What it already spells out (a BOS) is not added a second time."""
-        spelled = any(text.startswith(token) for token in self.special)
-        return self._encode(text, add_special_tokens=not spelled)
+    def raw(self, text: str, pictures: Sequence[str] = ()) -> list[int]:
+        """Tokens of the text as it is. What it already spells out (a BOS) is not added a second time.
 
-    def prompt(self, text: str) -> list[int]:
+        `pictures`: by image, what stands in the place of its image token.
+        """
+        spelled = any(text.startswith(token) for token in self.special)
+        return self._encode(self._shown(text, pictures), add_special_tokens=not spelled)
+
+    def prompt(self, text: str, pictures: Sequence[str] = ()) -> list[int]:
         """Tokens of one user turn; `raw` without a template or if the text holds its special tokens."""
         if not self._tokenizer.chat_template or any(marker in text for marker in self._markers):
-            return self.raw(text)
-        return self._encode(self._render([{"role": "user", "content": text}]), add_special_tokens=False)
+            return self.raw(text, pictures)
+        rendered = self._render([self._user(text, len(pictures))])
+        return self._encode(self._shown(rendered, pictures), add_special_tokens=False)
 
     def conversation(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        pictures: Sequence[str] = (),
     ) -> list[int]:
         """Tokens of all turns and of the opening of the answer.
 
@@ -59,26 +73,48 @@ class Chat:
         template = self._tokenizer.chat_template
         if not template:
             raise InvalidInput("messages: this model has no chat template; send a prompt")
-        own = turns.of(messages)
+        own = turns.of(messages, sees=self._image_token is not None)
         if "tools" not in str(template):
             own, tools = turns.without_tools(own, tools), ()
-        if any(token in turn["content"] for turn in own for token in self.special):
-            return self._with_spelled(own, tools)
-        return self._encode(self._render(own, tools), add_special_tokens=False)
+        if any(token in text for turn in own for text in turns.texts(turn) for token in self.special):
+            return self._with_spelled(own, tools, pictures)
+        return self._encode(self._shown(self._render(own, tools), pictures), add_special_tokens=False)
 
-    def _with_spelled(self, own: list[Turn], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+    def _user(self, text: str, images: int) -> Turn:
+        if self._image_token is None:
+            return {"role": "user", "content": text}
+        places = [{"type": "image"}] * images
+        return {"role": "user", "content": [*places, {"type": "text", "text": text}]}
+
+    def _shown(self, text: str, pictures: Sequence[str]) -> str:
+        """What was rendered, with each image in its place. Raises InvalidInput."""
+        if self._image_token is None:
+            return text
+        first, *rest = text.split(self._image_token)
+        if len(rest) != len(pictures):
+            raise InvalidInput(
+                f"the prompt has {len(rest)} places for images and {len(pictures)} were sent; "
+                f"a place is written {self._image_token} in a raw prompt"
+            )
+        return first + "".join(f"{shown}{after}" for shown, after in zip(pictures, rest, strict=True))
+
+    def _with_spelled(
+        self, own: list[Turn], tools: Sequence[Mapping[str, Any]], pictures: Sequence[str]
+    ) -> list[int]:
         """As `conversation`, where contents spell special tokens: marks stand for them in the template.
 
         Other conversations do without, so that their tokens are exactly those of transformers.
         """
         spelled = sorted(self.special, key=len, reverse=True)
-        mark = _mark("".join(turn["content"] for turn in own))
+        mark = _mark("".join(text for turn in own for text in turns.texts(turn)))
         places = {token: f"{mark}{at}{mark}" for at, token in enumerate(spelled)}
         found = re.compile("|".join(map(re.escape, spelled)))
         marked = [
-            {**turn, "content": found.sub(lambda token: places[token[0]], turn["content"])} for turn in own
+            turns.reworded(turn, lambda text: found.sub(lambda token: places[token[0]], text)) for turn in own
         ]
-        pieces = self._render(marked, tools).split(mark)  # every second is the number of a special token
+        pieces = self._shown(self._render(marked, tools), pictures).split(
+            mark
+        )  # every second is the number of a special token
         self._check(pieces)
         around = self.backend.encode_batch_fast(pieces[::2], add_special_tokens=False)
         plain = [encoding.ids for encoding in self._plainly.encode_batch(spelled, add_special_tokens=False)]
@@ -118,8 +154,17 @@ class Chat:
     def _template_markers(self) -> tuple[str, ...]:
         if not self._tokenizer.chat_template:
             return ()
-        sample = self._render([{"role": "user", "content": ""}])
+        sample = self._render([self._user("", 0)])
         return tuple(token for token in self.special if token in sample)
+
+
+def _beside(path: Path) -> str | None:
+    """The template of directories from before tokenizers held those of models that see."""
+    file = path / "chat_template.json"
+    if not file.is_file():
+        return None
+    found: str | None = json.loads(file.read_text("utf-8")).get("chat_template")
+    return found
 
 
 def _mark(text: str) -> str:

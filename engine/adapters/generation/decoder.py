@@ -2,11 +2,13 @@
 
 A step is one forward pass over one row of tokens: the last token of every sequence that is answering,
 and as many prompt tokens of those that joined as time allows (chunked prefill beside decoding, as in
-Sarathi-Serve). So nobody's answer waits for somebody's prompt, and no token is padding.
+Sarathi-Serve). So nobody's answer waits for somebody's prompt, and no token is padding. Images are
+looked at one after the other between steps; a prompt is read up to the first that was not looked at.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
@@ -21,6 +23,8 @@ from engine.adapters.generation import sampling
 from engine.adapters.generation.kv import Cache, Segment, Shape, Step
 from engine.adapters.generation.pace import Pace
 from engine.adapters.generation.sequences import Prompt, Running, share
+from engine.adapters.generation.sight import Sight
+from engine.adapters.generation.views import View
 from engine.adapters.lora.rows import applied, laid
 from engine.errors import ResourceExhausted
 
@@ -41,12 +45,15 @@ class Decoder:
         shape: Shape,
         eos: Collection[int],
         max_chunk: int,
+        sight: Sight | None = None,
     ) -> None:
+        """`sight`: of a model that sees."""
         self._model: PreTrainedModel | None = model
         self._tokenizer = tokenizer
         self._shape = shape
         self._eos = eos
         self._max_chunk = max_chunk
+        self._sight = sight
         self._running: dict[str, Running] = {}
         self._pace = Pace()
 
@@ -58,7 +65,7 @@ class Decoder:
     @property
     def kv_bytes(self) -> int:
         """Bytes that the running sequences hold."""
-        return sum(running.cache.nbytes for running in self._running.values())
+        return sum(running.nbytes for running in self._running.values())
 
     def advance(
         self, joining: Mapping[str, Prepared], leaving: Sequence[str], seconds: float
@@ -69,12 +76,14 @@ class Decoder:
             self._running.pop(job, None)
         refused = self._join(joining)
         everyone = dict(self._running)
-        rows = self._first_rows(seconds)
+
+        def left() -> float:
+            return seconds - (time.perf_counter() - began)
+
         with torch.inference_mode():
-            while rows:
-                self._step(rows)
-                self._running = {job: r for job, r in self._running.items() if not r.done}
-                rows = self._next_rows(seconds - (time.perf_counter() - began))
+            going_on = self._look(math.inf) | self._step(self._first_rows(left()))
+            while going_on:
+                going_on = self._look(left()) | self._step(self._next_rows(left()))
         return refused | {job: running.report() for job, running in everyone.items()}
 
     @property
@@ -105,7 +114,7 @@ class Decoder:
         began = time.perf_counter()
         with torch.inference_mode():
             cache = Cache(self._shape, rows, self._device)
-            logits, step = self._forward([Segment(cache, rows)], [0] * rows, [rows - 1])
+            logits, step = self._forward([Segment(cache, rows)], [0] * rows, [rows - 1], [None])
             logits.tolist()  # waits for the device
         if step.written != self._shape.layers:
             raise ValueError(f"{step.written} of {self._shape.layers} layers use our attention")
@@ -116,13 +125,33 @@ class Decoder:
         for job, prepared in joining.items():
             prompt = cast(Prompt, prepared.payload)
             try:
-                cache = Cache(self._shape, prepared.kv_tokens, self._device)
+                cache = Cache(self._shape, prompt.most_tokens, self._device)
+                view = self._sight.view(prompt) if self._sight else None
             except torch.OutOfMemoryError:
                 error = ResourceExhausted("No room for this sequence's keys and values.")
                 refused[job] = Progressed("", 0, error.after(5.0))
                 continue
-            self._running[job] = Running(prompt, cache, self._tokenizer, self._eos)
+            self._running[job] = Running(prompt, cache, self._tokenizer, self._eos, view)
         return refused
+
+    def _look(self, seconds: float) -> bool:
+        """At the next image of whoever waits longest, if that is predicted to end in time; whether it was."""
+        sight = self._sight
+        waiting = (r for r in self._running.values() if r.view and r.view.waiting)
+        running = next(waiting, None) if sight else None
+        if sight is None or running is None or running.view is None:
+            return False
+        if not sight.looks(running.view.waiting[0], seconds):
+            return False
+        try:
+            sight.look(running.view)
+        except torch.OutOfMemoryError:
+            running.fail(ResourceExhausted("No room to look at this image.").after(5.0))
+            self._forget_done()
+        return True
+
+    def _forget_done(self) -> None:
+        self._running = {job: r for job, r in self._running.items() if not r.done}
 
     def _first_rows(self, seconds: float) -> int:
         """Rows of a quantum's first step, whatever it takes; 0 when nothing runs."""
@@ -143,11 +172,13 @@ class Decoder:
         return sum(running.decoding for running in self._running.values())
 
     def _unread(self) -> int:
-        """Prompt tokens that nobody has read yet."""
-        return sum(len(running.unread) for running in self._running.values() if not running.decoding)
+        """Prompt tokens that nobody has read yet and that can be read."""
+        return sum(running.readable for running in self._running.values() if not running.decoding)
 
-    def _step(self, rows: int) -> None:
-        """One forward pass; whoever has read its prompt to the end chooses a token."""
+    def _step(self, rows: int) -> bool:
+        """One forward pass; whoever has read its prompt to the end chooses a token. False without rows."""
+        if not rows:
+            return False
         began = time.perf_counter()
         everyone = list(self._running.values())
         counts = share(rows, everyone)
@@ -163,22 +194,30 @@ class Decoder:
         names = [running.lora for running, _ in reading]
         with applied(laid(names, [count for _, count in reading], self._device)):
             segments = [Segment(running.cache, count) for running, count in reading]
-            logits, step = self._forward(segments, ids, last)
+            logits, step = self._forward(segments, ids, last, [running.view for running, _ in reading])
         chosen = sampling.choose(logits, [running.sampler for running in choosing])
         step.done()
         for running, count in reading:
             running.read(count)
         for running, token, row in zip(choosing, chosen, logits, strict=True):
             running.take(token, row)
+        self._forget_done()
         self._pace.observe(len(ids), time.perf_counter() - began)
+        return True
 
     def _forward(
-        self, segments: Sequence[Segment], ids: Sequence[int], last: Sequence[int]
+        self,
+        segments: Sequence[Segment],
+        ids: Sequence[int],
+        last: Sequence[int],
+        views: Sequence[View | None],
     ) -> tuple[torch.Tensor, Step]:
         """Logits (len(last), vocabulary) of the rows in `last`, and the step, not yet `done`."""
         if self._model is None:
             raise RuntimeError("This model was unloaded.")
         step = Step(segments)
+        if self._sight is not None:
+            return self._sight.logits(step, ids, last, views), step
         out = self._model(
             input_ids=torch.tensor([ids], device=self._device),
             position_ids=torch.tensor([step.positions()], device=self._device),

@@ -147,12 +147,16 @@ def attend(
     step: Step,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: query (1, heads, tokens, dim) -> (1, tokens, heads, dim)."""
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     step.write(layer, key, value)
     seen = step.seen(sliding_window)
+    if softcap is not None:
+        pairs = zip(query.split(step.counts, 2), seen, strict=True)
+        return torch.cat([_capped(rows, known, layer, scaling, softcap) for rows, known in pairs], 1), None
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0:
         return _varlen(query, step, layer, scaling, sliding_window), None
     parts = [
@@ -168,6 +172,21 @@ def attend(
         for rows, known in zip(query.split(step.counts, 2), seen, strict=True)
     ]
     return torch.cat(parts, 1), None
+
+
+def _capped(query: Tensor, seen: Seen, layer: int, scaling: float | None, softcap: float) -> Tensor:
+    """One segment whose scores stay within +-`softcap`, as Gemma 2 has it; no fused kernel here does that."""
+    groups = query.shape[1] // seen.views[layer * 2].shape[1]
+    key, value = (seen.views[layer * 2 + each].repeat_interleave(groups, 1) for each in (0, 1))
+    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    scores = torch.tanh(scores / softcap) * softcap
+    mask = seen.mask
+    if seen.causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    chances = torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype)
+    return (chances @ value).transpose(1, 2)
 
 
 def _varlen(query: Tensor, step: Step, layer: int, scaling: float | None, window: int | None) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.adapters.family import Progressed
 from engine.adapters.generation.kv import Cache
 from engine.adapters.generation.sampling import Sampler
+from engine.adapters.generation.views import Glance, View
 from engine.adapters.generation.vocabulary import Grammar
 from engine.adapters.generation.written import Written
 from engine.errors import EngineError, NotFinite
@@ -35,14 +36,29 @@ class Prompt:
     """What each token spells, where the chances of tokens were asked for."""
     lora: str | None = None
     """The adapter that writes the answer."""
+    glances: tuple[Glance, ...] = ()
+    """Its images, in the order of their tokens."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Of its sequence, at its longest."""
+        return len(self.ids) + self.max_new_tokens
 
 
 class Running:
     """A sequence between its first prompt token and the end of its answer."""
 
-    def __init__(self, prompt: Prompt, cache: Cache, tokenizer: Tokenizer, eos: Collection[int]) -> None:
+    def __init__(
+        self,
+        prompt: Prompt,
+        cache: Cache,
+        tokenizer: Tokenizer,
+        eos: Collection[int],
+        view: View | None = None,
+    ) -> None:
         ids = prompt.ids.tolist()
         self.cache = cache
+        self.view = view
         self.lora = prompt.lora
         self._grammar = prompt.grammar.fresh() if prompt.grammar else None
         self.sampler = Sampler(prompt.options, self._grammar)
@@ -63,9 +79,25 @@ class Running:
         """Whether it answered or failed."""
         return self._done is not None
 
+    @property
+    def readable(self) -> int:
+        """Unread tokens up to an image that nobody has looked at yet."""
+        count = len(self.unread)
+        return count if self.view is None else self.view.readable(self.cache.length, count)
+
+    @property
+    def nbytes(self) -> int:
+        """On the device."""
+        return self.cache.nbytes + (self.view.nbytes if self.view else 0)
+
     def read(self, count: int) -> None:
         """The model has read `count` more tokens."""
         del self.unread[:count]
+        if self.view and not self.unread:
+            self.view.forget()
+
+    def fail(self, error: EngineError) -> None:
+        self._done = error
 
     def take(self, token: int | None, logits: Tensor) -> None:
         """The model's next token by logits (vocabulary,); None where they were no numbers."""
@@ -102,6 +134,6 @@ def share(rows: int, sequences: Sequence[Running]) -> list[int]:
         if sequence.decoding:
             counts.append(1)
             continue
-        counts.append(max(0, min(left, len(sequence.unread))))
+        counts.append(max(0, min(left, sequence.readable)))
         left -= counts[-1]
     return counts

@@ -11,8 +11,9 @@ from engine.adapters.family import Progressed
 from engine.adapters.generation.chances import Chances
 from engine.adapters.generation.sampling import Weighed
 from engine.adapters.generation.stopping import Detokenizer, StopStrings
+from engine.chosen import Chosen
 from engine.errors import EngineError
-from engine.requests import Chosen, Generated
+from engine.requests import Generated
 
 
 class Written:

@@ -15,10 +15,10 @@ from typing import Any, cast
 from gliner import config as kinds  # type: ignore[import-untyped]
 from gliner.modeling import base as networks  # type: ignore[import-untyped]
 from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoTokenizer
 
 from engine.adapters.forward import weights
 from engine.adapters.forward.weights import BadWeights
+from engine.adapters.preparing.named import encoder_config, named_tokenizer
 
 CONFIG = "gliner_config.json"
 PICKLES = ("pytorch_model.bin", "model.bin", "pytorch_model.pt")
@@ -48,11 +48,12 @@ class Directory:
         said = {name: value for name, value in self._said.items() if name != "model_type"}
         self.config = kind(**said)
         if self.config.encoder_config is None:
-            self.config.encoder_config = self._encoder("encoder", self.config.model_name)
+            self.config.encoder_config = encoder_config(path / CONFIG, "encoder", self.config.model_name)
         if self.config.vocab_size > 0:
             self.config.encoder_config.vocab_size = self.config.vocab_size
         if self.reads == "labels" and self.config.labels_encoder_config is None:
-            self.config.labels_encoder_config = self._encoder("labels_encoder", self.config.labels_encoder)
+            named = self.config.labels_encoder
+            self.config.labels_encoder_config = encoder_config(path / CONFIG, "labels_encoder", named)
 
     @property
     def relations(self) -> bool:
@@ -64,7 +65,7 @@ class Directory:
 
     def tokenizer(self) -> Tokenizer:
         """Of the texts, with GLiNER's markers added where its directory left that to the library."""
-        found = _tokenizer(self.path, self.path / "encoder", self.config.model_name)
+        found = named_tokenizer(self.path, self.path / "encoder", self.config.model_name)
         if not self.bi_encoder:
             markers = [self.config.ent_token, self.config.sep_token]
             added = [*markers, self.config.rel_token] if self.relations else ["[FLERT]", *markers]
@@ -73,7 +74,7 @@ class Directory:
         return found
 
     def labels_tokenizer(self) -> Tokenizer:
-        return _tokenizer(
+        return named_tokenizer(
             self.path / "labels_tokenizer", self.path / "labels_encoder", self.config.labels_encoder
         )
 
@@ -83,17 +84,6 @@ class Directory:
         if found is None:
             raise BadWeights(f"{self.path}: its tokenizer has no {name}")
         return int(found)
-
-    def _encoder(self, beside: str, named: str) -> Any:
-        near = self.path / beside
-        where = near if (near / "config.json").is_file() else named
-        try:
-            return AutoConfig.from_pretrained(where, local_files_only=True)
-        except (OSError, ValueError) as error:
-            raise BadWeights(
-                f"{self.path / CONFIG} leaves the configuration of its encoder to {named}, which is neither "
-                f"at {near} nor in the hub's cache"
-            ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -128,26 +118,6 @@ def _refuse_pickles(path: Path) -> None:
             f"{path / held[0]} is a pickle, which may run code, and is not opened; give its source "
             "`convert: torch_checkpoint`, which makes safetensors of it in a process of its own"
         )
-
-
-def _tokenizer(own: Path, beside: Path, named: str) -> Tokenizer:
-    """Raises BadWeights when there is none."""
-    for folder in (own, beside):
-        if (folder / "tokenizer.json").is_file():
-            return _plain(Tokenizer.from_file(str(folder / "tokenizer.json")))
-    for where in (own, beside, named):
-        try:
-            loaded = AutoTokenizer.from_pretrained(where, local_files_only=True)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            continue
-        return _plain(cast(Tokenizer, loaded.backend_tokenizer))
-    raise BadWeights(f"no tokenizer at {own} or {beside}, and {named} is not in the hub's cache")
-
-
-def _plain(tokenizer: Tokenizer) -> Tokenizer:
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 def stored(path: Path) -> dict[str, weights.Stored]:

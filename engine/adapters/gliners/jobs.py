@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from engine.adapters.family import Prepared
 from engine.adapters.forward.packed import Ids
 from engine.adapters.gliners.directory import Directory
-from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, flag, names, number
+from engine.adapters.labelling.open_labels import (
+    OpenLabels,
+    Thresholds,
+    Wanted,
+    flag,
+    names,
+    no_arrays,
+    number,
+)
 from engine.adapters.preparing.cutting import Cutter
 from engine.adapters.preparing.kinds import only_texts
-from engine.adapters.preparing.tokens import max_tokens
-from engine.adapters.preparing.windows import Span, filled, owned
+from engine.adapters.preparing.tokens import encoder_tokens
+from engine.adapters.preparing.windows import Span, fitted, owned
 from engine.adapters.preparing.words import Words, WordTokenizer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
@@ -63,6 +71,8 @@ class SpanJob:
     """Bi-encoders: the tokens of each label, for the encoder of labels."""
     flat: bool
     multi_label: bool
+    joined: bool
+    """Entities of a label that stand beside each other are one."""
     adjacent: float
     """Relations: the least chance that two spans have to do with each other."""
 
@@ -77,6 +87,7 @@ class _Asked:
     label_ids: tuple[Ids, ...]
     flat: bool
     multi_label: bool
+    joined: bool
     adjacent: float
     overflow: Overflow
 
@@ -99,7 +110,7 @@ class SpanPreparer:
         end = next((i for i, name in enumerate(around.tokens) if name not in _BEGINNINGS), 1)
         self._before, self._after = tuple(around.ids[:end]), tuple(around.ids[end:])
         self._vocabulary = int(config.encoder_config.vocab_size)
-        self._room = _room(spec, self._directory) - len(around.ids)
+        self._room = encoder_tokens(spec, config.encoder_config, 8 * int(config.max_len)) - len(around.ids)
         self._words = int(config.max_len)
         widest = OVERLAP if self._directory.token_level else 4 * int(config.max_width)
         self._overlap = min(max(widest, OVERLAP), self._words // 4)
@@ -123,6 +134,8 @@ class SpanPreparer:
     def _ask(self, options: ExtractOptions) -> _Asked:
         if options.instruction is not None:
             raise InvalidInput("This model finds labels and cannot follow an instruction.")
+        no_arrays(options.output_schema, "output_schema")
+        no_arrays(options.extra, "options")
         schema = options.output_schema or {}
         if strange := sorted(set(schema) - set(LABELS_FROM_SCHEMA)):
             raise InvalidInput(
@@ -151,8 +164,9 @@ class SpanPreparer:
             self._label_ids(wanted),
             flag(self._spec, options, "flat_ner", True),
             flag(self._spec, options, "multi_label", False),
+            flag(self._spec, options, "merge_adjacent", False),
             number(self._spec, options, "adjacency_threshold", thresholds.common),
-            Overflow(self._spec.overflow) if options.overflow is Overflow.DEFAULT else options.overflow,
+            options.overflow,
         )
 
     def _relations(self, asked: object, options: ExtractOptions, thresholds: Thresholds) -> Wanted:
@@ -215,6 +229,7 @@ class SpanPreparer:
             asked.label_ids,
             asked.flat,
             asked.multi_label,
+            asked.joined,
             asked.adjacent,
         )
         tokens = int(words.starts[read]) + len(asked.prompt.ids) + len(self._before) + len(self._after)
@@ -222,19 +237,8 @@ class SpanPreparer:
         return Prepared(max(1, cost), job, len(text) + 8 * read + 28 * cost, usage)
 
     def _spans(self, words: Words, asked: _Asked) -> tuple[list[Span], bool]:
-        """Windows over the words, and whether all of them are read. Raises InputTooLong."""
         room = self._room - len(asked.prompt.ids)
-        spans = filled(words.sizes.tolist(), self._words, room, self._overlap)
-        if len(spans) == 1 or asked.overflow is Overflow.WINDOW:
-            return spans, True
-        if asked.overflow is Overflow.TRUNCATE:
-            return spans[:1], False
-        raise InputTooLong(
-            f"The text has {len(words.sizes)} words in {len(words.ids)} tokens; {self._spec.id} takes "
-            f"{spans[0].end} of them at once. overflow_policy: window reads it in parts.",
-            length=len(words.ids),
-            max_length=room,
-        )
+        return fitted(words.sizes.tolist(), self._words, room, self._overlap, self._spec, asked.overflow)
 
     def _window(self, words: Words, span: Span, own: Span, prompt: Prompt) -> Window:
         starts = words.starts
@@ -255,17 +259,6 @@ class SpanPreparer:
 
 
 _BEGINNINGS = frozenset(["[CLS]", "<s>", "<bos>", "<cls>"])
-_NO_POSITIONS = frozenset(["deberta-v2", "t5", "mt5"])
-"""Encoders with relative positions only: what bounds them is the words that they were trained with."""
-
-
-def _room(spec: ModelSpec, directory: Directory) -> int:
-    """Tokens that the encoder takes, special ones included."""
-    config = directory.config.encoder_config
-    absolute = config.model_type not in _NO_POSITIONS or getattr(config, "position_biased_input", False)
-    if absolute:
-        return max_tokens(spec, config.to_dict())
-    return spec.max_tokens or 8 * int(directory.config.max_len)
 
 
 def _embeds_relations(config: object) -> bool:

@@ -6,8 +6,8 @@ overlap it (flat), or overlap it without being nested in it (nested).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +64,57 @@ def placed(found: Iterable[Candidate], window: Span, owned: Span) -> list[Candid
     return [c for c in moved if owned.start <= (c.first + c.last) // 2 < owned.end]
 
 
+def named(found: Iterable[Candidate], names: Sequence[str]) -> list[Candidate]:
+    """One label for each name: several prompts may stand for one, of which the surest counts."""
+    first = {name: label for label, name in reversed(list(enumerate(names)))}
+    best: dict[tuple[int, int, int], Candidate] = {}
+    for c in found:
+        label = first[names[c.label]]
+        key = (c.first, c.last, label)
+        if key not in best or best[key].score < c.score:
+            best[key] = Candidate(c.first, c.last, label, c.score)
+    return list(best.values())
+
+
 def chosen(found: Iterable[Candidate], *, flat: bool, multi_label: bool) -> list[Candidate]:
     """The entities among `found`, in the order of the text. `multi_label`: a span may have several labels."""
     allowed = _apart if flat else _nested
-    kept: list[Candidate] = []
-    for candidate in sorted(found, key=lambda c: -c.score):
-        if all(_together(candidate, other, allowed, multi_label) for other in kept):
-            kept.append(candidate)
-    return sorted(kept, key=lambda c: c.first)
+    ranked = sorted(found, key=lambda c: -c.score)
+    widest = max((c.last - c.first for c in ranked), default=0)
+    kept: dict[int, list[Candidate]] = {}
+    for candidate in ranked:
+        if all(_together(candidate, other, allowed, multi_label) for other in _near(candidate, kept, widest)):
+            kept.setdefault(candidate.first, []).append(candidate)
+    return [candidate for first in sorted(kept) for candidate in kept[first]]
+
+
+def joined(kept: Iterable[Candidate], words: NDArray[np.int32]) -> list[Candidate]:
+    """Neighbours of a label as one, with the score of the first: what NuNER Zero's card does with its words.
+
+    `kept` is in the order of the text, `words` (words, 2) has where each begins and ends; between neighbours
+    there is at most one character.
+    """
+    whole: list[Candidate] = []
+    for candidate in kept:
+        last = whole[-1] if whole else None
+        if (
+            last is not None
+            and last.label == candidate.label
+            and candidate.first == last.last + 1
+            and words[candidate.first, 0] - words[last.last, 1] <= 1
+        ):
+            whole[-1] = replace(last, last=candidate.last)
+            continue
+        whole.append(candidate)
+    return whole
+
+
+def _near(candidate: Candidate, kept: Mapping[int, list[Candidate]], widest: int) -> Iterator[Candidate]:
+    """Those of `kept`, by their first words, that `candidate` can overlap: none is longer than `widest`."""
+    firsts: Iterable[int] = range(candidate.first - widest, candidate.last + 1)
+    if len(kept) < candidate.last + 1 - candidate.first + widest:
+        firsts = kept
+    return (other for first in firsts for other in kept.get(first, ()))
 
 
 def _together(

@@ -7,9 +7,11 @@ separated by `|`; any other name is read as it stands. Its names are what is loo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from engine.catalog import ModelSpec
 from engine.errors import InvalidInput
@@ -69,18 +71,18 @@ class OpenLabels:
         Raises InvalidInput for a label that is empty or no text, and when fewer than `fewest` are left.
         """
         described = asked if isinstance(asked, Mapping) else {}
-        pairs = [(_checked(described[name]), name) for name in described] or [
+        pairs = [(checked(described[name]), name) for name in described] or [
             (prompt, name) for name in (asked or self._defaults) for prompt in self._read(name)
         ]
         names = dict(reversed(pairs))  # of one prompt the name that was asked first
         prompts = tuple(dict.fromkeys(prompt for prompt, _ in pairs))
         if len(prompts) < fewest:
             raise InvalidInput(f"{self._model} looks for the labels that it is given; name some in labels.")
-        chosen = tuple(_checked(names[prompt]) for prompt in prompts)
+        chosen = tuple(checked(names[prompt]) for prompt in prompts)
         return Wanted(prompts, chosen, tuple(thresholds[name] for name in chosen))
 
     def _read(self, name: str) -> tuple[str, ...]:
-        return self._table.get(_checked(name).casefold()) or (name,)
+        return self._table.get(checked(name).casefold()) or (name,)
 
 
 def flag(spec: ModelSpec, options: ExtractOptions, name: str, fallback: bool) -> bool:
@@ -107,6 +109,15 @@ def names(value: Any, where: str) -> tuple[str, ...]:
     return tuple(given)
 
 
+def no_arrays(value: Any, where: str) -> None:
+    """Raises InvalidInput where something of free shape that came with a request holds an array."""
+    if isinstance(value, np.ndarray):
+        raise InvalidInput(f"{where} holds an array of numbers, which says nothing here.")
+    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else ()
+    for part in value if isinstance(value, list | tuple) else parts:
+        no_arrays(part, where)
+
+
 def _parts(read: str) -> list[str]:
     return [part.strip() for part in read.split("|") if part.strip()]
 
@@ -119,7 +130,8 @@ def _chance(value: Any) -> float:
     return float(value)
 
 
-def _checked(label: Any) -> str:
+def checked(label: Any) -> str:
+    """`label`, where it is one. Raises InvalidInput."""
     if not isinstance(label, str) or not label.strip():
         raise InvalidInput("A label is a text that is not empty.")
     if len(label) > MAX_LABEL:

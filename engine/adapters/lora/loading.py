@@ -72,7 +72,8 @@ def adapted(
     room = _room(spec, known, dtype.itemsize)
     if isinstance(model, GenerativeModel):
         return AdaptedGenerator(model, Residents(network, known, room, dtype, only_deep=True))
-    return AdaptedModel(model, network, Residents(network, known, room, dtype))
+    deep = bool(getattr(model, "only_deep", False))
+    return AdaptedModel(model, network, Residents(network, known, room, dtype, only_deep=deep))
 
 
 def _known(spec: ModelSpec, locate: Locate) -> tuple[dict[str, StoredAdapter], dict[str, EngineError]]:

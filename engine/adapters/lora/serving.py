@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from msgspec import structs
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -17,6 +18,8 @@ from engine.adapters.generation.sequences import Prompt
 from engine.adapters.lora.residents import Residents
 from engine.adapters.lora.rows import applied, everywhere
 from engine.adapters.preparing.text_jobs import EncodeJob, MatchJob
+from engine.adapters.token_classifier import TagJob
+from engine.adapters.yes_no_reranker import YesNoJob
 from engine.errors import EngineError
 from engine.requests import Output
 
@@ -35,7 +38,7 @@ def marked(found: Sequence[Prepared | EngineError], lora: str) -> list[Prepared 
 
     def payload(of: Any) -> Any:
         match of:
-            case EncodeJob() | ScoreJob() | Prompt():
+            case EncodeJob() | ScoreJob() | Prompt() | TagJob() | YesNoJob():
                 return replace(of, lora=lora)
             case MatchJob():
                 query = queries.setdefault(id(of.query), replace(of.query, lora=lora))
@@ -44,7 +47,7 @@ def marked(found: Sequence[Prepared | EngineError], lora: str) -> list[Prepared 
                 return Marked(of, lora)
 
     return [
-        each if isinstance(each, EngineError) else replace(each, payload=payload(each.payload))
+        each if isinstance(each, EngineError) else structs.replace(each, payload=payload(each.payload))
         for each in found
     ]
 
@@ -153,7 +156,7 @@ class AdaptedGenerator:
 
 
 def _bare(job: Prepared) -> Prepared:
-    return replace(job, payload=job.payload.payload) if isinstance(job.payload, Marked) else job
+    return structs.replace(job, payload=job.payload.payload) if isinstance(job.payload, Marked) else job
 
 
 def _tensors(model: object, residents: Residents) -> Mapping[str, Tensor]:

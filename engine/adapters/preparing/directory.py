@@ -27,6 +27,7 @@ _MODES = {
 }
 """Names of poolings in saved configurations, where ours differ."""
 _UNLIMITED = 10**9
+_TABLE = "StaticEmbedding"
 _TRANSFORMERS = frozenset(["MLMTransformer", "MultiVectorTransformer", "Transformer"])
 
 
@@ -47,7 +48,8 @@ def read(path: Path) -> Directory:
 def _routes(path: Path) -> dict[str, Route]:
     modules = _json(path / "modules.json")
     if not modules:
-        return dict.fromkeys((QUERY, DOCUMENT), _plain(path))
+        bare = _json(path / "config.json").get("model_type") == "model2vec"
+        return dict.fromkeys((QUERY, DOCUMENT), _of_table(path) if bare else _plain(path))
     steps = [(str(module["type"]), _inside(path, module["path"])) for module in modules]
     kinds = [_name(kind) for kind, _ in steps]
     if "Router" not in kinds and "Asym" not in kinds:
@@ -71,10 +73,10 @@ def _route(path: Path, steps: Sequence[tuple[str, Path]]) -> Route:
     (first, where), *rest = steps
     if _name(first) == "SparseStaticEmbedding":
         return Route(where, looked_up=True, static=_static(path, where))
-    if _name(first) not in _TRANSFORMERS:
+    if _name(first) not in {*_TRANSFORMERS, _TABLE}:
         raise BadWeights(f"{path} begins with a {_name(first)}; only a Transformer can be served")
-    route = _plain(where)
-    pooled = any(_name(kind) == "Pooling" for kind, _ in rest)
+    route = _of_table(where) if _name(first) == _TABLE else _plain(where)
+    pooled = route.table or any(_name(kind) == "Pooling" for kind, _ in rest)
     for kind, folder in rest:
         route = _with(route, _name(kind), folder, pooled)
     return route
@@ -131,6 +133,13 @@ def _plain(path: Path) -> Route:
         document_tokens=config.get("document_length"),
         expansion=_expansion(expansion) if expansion else None,
     )
+
+
+def _of_table(path: Path) -> Route:
+    """A table has no positions: only model2vec says how much of a text it reads."""
+    config = _json(path / "config.json")
+    unit = bool(config.get("normalize"))
+    return Route(path, max_tokens=config.get("max_length"), pooling="mean", unit=unit, table=True)
 
 
 def _tokenizers_longest(path: Path) -> int | None:

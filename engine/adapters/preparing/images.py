@@ -29,6 +29,8 @@ from engine.errors import InvalidInput
 from engine.requests import Media
 
 MAX_PIXELS = 100_000_000
+MOST_OBLONG = 200
+"""Sides that differ by more are a line, not a picture: scaled by its short side it would fill the memory."""
 
 ORIENTATION = 0x0112
 TURNS = {
@@ -120,6 +122,10 @@ def _open(media: Media, max_pixels: int) -> ImageFile.ImageFile:
     if width * height > max_pixels:
         raise InvalidInput(
             f"The image has {width * height} pixels ({width} x {height}); the limit is {max_pixels}."
+        )
+    if max(width, height) > MOST_OBLONG * max(1, min(width, height)):
+        raise InvalidInput(
+            f"The image is a line of {width} x {height} pixels; one side may be {MOST_OBLONG} times as long."
         )
     return image
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.adapters.forward import weights
+from engine.adapters.forward import table
 from engine.adapters.forward.packed import Ids
 from engine.adapters.preparing.routes import QUERY, Directory, Route
 from engine.adapters.preparing.tokens import Room, TextTokenizer, known, max_tokens, prompted, text_of
@@ -18,6 +18,8 @@ from engine.requests import Item, Overflow
 
 _PLACE = "\ufdd0"
 """Stands in a prompt for token ids; no character, by Unicode."""
+_UNBOUNDED = 8192
+"""Tokens of a text for a model without positions whose directory and entry set no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class Reader:
 
     def __init__(self, spec: ModelSpec, stored: Directory, role: str, tokenizer: TextTokenizer) -> None:
         route = stored.routes[role]
-        config = {} if route.looked_up else weights.model_config(route.path)
+        config = {} if route.looked_up else table.described(route)
         self._spec, self._route, self._role = spec, route, role
         self._prompts = stored.prompts
         self.tokenizer = tokenizer
         self.vocabulary = int(config.get("vocab_size") or tokenizer.size)
         self._max_tokens = _longest(spec, config, route, role)
-        self._frame = tokenizer.single
+        self._frame = tokenizer.bare if route.table else tokenizer.single
+        self._dropped = tokenizer.unknown if route.table and table.of_model2vec(route.path) else None
         if end := spec.options.get("append_token"):
             self._frame = self._frame.ended(tokenizer.id_of(str(end)))
         marker = stored.markers.get(role)
@@ -116,6 +119,8 @@ class Reader:
             return self._checked(Read(ids, slice(0, len(ids)), len(ids), 0, False), index)
         taken = self._frame.length + (self._marker is not None)
         ids, cut = room.fit(ids, text, room.tokens - taken, index)
+        if self._dropped is not None:
+            ids = ids[ids != self._dropped]
         first = len(self._frame.around[0].ids) + (self._marker is not None)
         own = slice(first, first + len(ids))
         if self._marker is not None:
@@ -128,7 +133,7 @@ class Reader:
         return self._checked(Read(ids, own, seen, min(prompt, max(len(ids) - 1, 0)), cut), index)
 
     def _checked(self, read: Read, index: int) -> Read:
-        if not len(read.ids) and not self._route.looked_up:
+        if not len(read.ids) and not (self._route.looked_up or self._route.table):
             raise InvalidInput(f"item {index} has no tokens", item=index)
         if int(read.ids.max(initial=0)) >= self.vocabulary:
             raise InvalidInput(f"item {index} holds a token that the model does not have", item=index)
@@ -151,6 +156,8 @@ class Reader:
 def _longest(spec: ModelSpec, config: dict[str, object], route: Route, role: str) -> int:
     if route.looked_up:
         return spec.max_tokens or 512
+    if route.table:
+        return spec.max_tokens or route.max_tokens or _UNBOUNDED
     longest = max_tokens(spec, config, route.document_tokens or route.max_tokens)
     return min(longest, route.query_tokens or longest) if role == QUERY else longest
 

@@ -40,7 +40,7 @@ class Route:
     """How the texts of one role become vectors."""
 
     path: Path
-    """Of the transformer and its tokenizer; where there is no transformer, of the tokenizer."""
+    """Of the transformer or table and its tokenizer; where there is neither, of the tokenizer."""
     max_tokens: int | None = None
     lower: bool = False
     pooling: str | None = None
@@ -52,6 +52,8 @@ class Route:
     """Of each token's vector."""
     sparse_pooling: str = "max"
     sparse_activation: str = "relu"
+    table: bool = False
+    """Whether there is no transformer but a table with a vector for each token."""
     looked_up: bool = False
     """Whether its sparse vectors are made without a transformer."""
     static: Path | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.adapters.family import Prepared
-from engine.adapters.forward import layers, weights
+from engine.adapters.forward import layers, table, weights
+from engine.adapters.forward.muvera import OPTION, Muvera, muvera
 from engine.adapters.forward.packed import Ids
 from engine.adapters.forward.pooling import POOLINGS, known
 from engine.adapters.forward.quantize import DTYPES
@@ -124,7 +126,8 @@ class TextPreparer:
     def _matches(self, items: Sequence[Item], options: ScoreOptions) -> list[Prepared | EngineError]:
         """A job for each document; its cost is that of reading the query and the document."""
         chances = sigmoid(self._spec, options)
-        kind = OutputType(self._spec.options.get("score_by", outputs_of(self._spec)[0]))
+        usual = OutputType.MULTIVECTOR if self._spec.options.get(OPTION) else outputs_of(self._spec)[0]
+        kind = OutputType(self._spec.options.get("score_by", usual))
         similarity = self._compared_by(kind)
         # a vector's length does not matter to a cosine, and is part of what other measures are about
         unit = similarity in (MAXSIM, "cosine") or self._roles[DOCUMENT].route.unit
@@ -190,14 +193,40 @@ def _role(spec: ModelSpec, stored: Directory, role: str, tokenizer: TextTokenize
     if route.looked_up:
         size = spec.dims.get(OutputType.SPARSE) or reader.vocabulary
         return _Role(reader, route, 0, skipped, special, Lookup.of(route.static, size, tokenizer))
-    config = weights.model_config(route.path)
-    return _Role(reader, route, dense_dims(route, config), skipped, special)
+    config = table.described(route)
+    return _Role(reader, route, dense_dims(spec, route, config), skipped, special)
 
 
-def dense_dims(route: Route, config: Mapping[str, object]) -> int:
+def token_dims(route: Route, config: Mapping[str, object]) -> int:
+    """Numbers in the vector of one token."""
+    return layers.width(layers.projections(route), hidden_size(config))
+
+
+def fixed(spec: ModelSpec, route: Route, config: Mapping[str, object]) -> Muvera | None:
+    """What makes dense vectors of a multivector, where the entry wants that. Raises BadWeights."""
+    return muvera(spec, token_dims(route, config)) if spec.options.get(OPTION) else None
+
+
+def dense_dims(spec: ModelSpec, route: Route, config: Mapping[str, object]) -> int:
     """Numbers in a dense vector of this route."""
+    if made := fixed(spec, route, config):
+        return made.size
     modes = (route.pooling or "mean").count("+") + 1
     return layers.width(route.layers, hidden_size(config) * modes)
+
+
+def check_dims(spec: ModelSpec, route: Route) -> Mapping[str, Any]:
+    """The configuration. Raises BadWeights where the entry says other dims: clients are told those."""
+    config = table.described(route)
+    made = {
+        OutputType.DENSE: dense_dims(spec, route, config),
+        OutputType.SPARSE: config.get("vocab_size"),
+        OutputType.MULTIVECTOR: token_dims(route, config),
+    }
+    for kind, said in spec.dims.items():
+        if made[kind] not in (None, said):
+            raise weights.BadWeights(f"the entry says dims {{{kind}: {said}}}; the model makes {made[kind]}")
+    return config
 
 
 def hidden_size(config: Mapping[str, object]) -> int:

@@ -104,6 +104,19 @@ class TextTokenizer:
         """As `ids`, with the code points and the word of each token. Slower."""
         return self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
 
+    @property
+    def bare(self) -> Frame:
+        """Nothing around a text."""
+        none = Piece(np.zeros(0, np.int32), np.zeros(0, np.int32))
+        return Frame((none, none), (0,))
+
+    @property
+    def unknown(self) -> int | None:
+        """What stands for text that the vocabulary does not have."""
+        model = json.loads(self._tokenizer.to_str())["model"]
+        named = model.get("unk_token")
+        return model.get("unk_id") if named is None else self.find(named)
+
     def find(self, token: str) -> int | None:
         return self._tokenizer.token_to_id(token)
 
@@ -223,6 +236,17 @@ def max_tokens(spec: ModelSpec, config: Mapping[str, Any], stored: int | None = 
     if config.get("model_type") in AFTER_PADDING | {"mpnet"}:
         positions -= int(config.get("pad_token_id", 1)) + 1
     return min(wanted or int(positions), int(positions))
+
+
+_RELATIVE = frozenset(["deberta-v2", "t5", "mt5"])
+"""Encoders with relative positions only: what bounds them is what they were trained with."""
+
+
+def encoder_tokens(spec: ModelSpec, encoder: Any, otherwise: int) -> int:
+    """The longest input of an encoder with this configuration, special tokens included. `otherwise`: where
+    neither its positions nor the entry bound it."""
+    absolute = encoder.model_type not in _RELATIVE or getattr(encoder, "position_biased_input", False)
+    return max_tokens(spec, encoder.to_dict()) if absolute else spec.max_tokens or otherwise
 
 
 def text_of(item: Item, index: int | None) -> str:

@@ -77,6 +77,27 @@ def filled(sizes: Sequence[int], most: int, room: int, overlap: int) -> list[Spa
     return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
+def fitted(
+    sizes: Sequence[int], most: int, room: int, overlap: int, spec: ModelSpec, overflow: Overflow
+) -> tuple[list[Span], bool]:
+    """`filled` windows as `overflow` says, and whether they hold all words.
+
+    Truncation is one window, the first. Raises InputTooLong where the policy is to refuse.
+    """
+    spans = filled(sizes, most, room, overlap)
+    policy = Overflow(spec.overflow) if overflow is Overflow.DEFAULT else overflow
+    if len(spans) == 1 or policy is Overflow.WINDOW:
+        return spans, True
+    if policy is Overflow.TRUNCATE:
+        return spans[:1], False
+    raise InputTooLong(
+        f"The text has {len(sizes)} words in {sum(sizes)} tokens; {spec.id} takes "
+        f"{spans[0].end} of them at once. overflow_policy: window reads it in parts.",
+        length=sum(sizes),
+        max_length=room,
+    )
+
+
 def _reach(sizes: Sequence[int], start: int, most: int, room: int) -> int:
     end, taken = start, 0
     while end < min(len(sizes), start + most) and taken + sizes[end] <= room:

@@ -56,6 +56,12 @@ class WordTokenizer:
             found.append(Words(offsets, ids, sizes))
         return found
 
+    def sized(self, words: Sequence[str]) -> tuple[Ids, NDArray[np.int32]]:
+        """The tokens of words that belong to no text, end to end, and how many each has."""
+        encoding = self._tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False)
+        of = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
+        return np.array(encoding.ids, np.int32), np.bincount(of, minlength=len(words)).astype(np.int32)
+
     def ids(self, words: Sequence[str]) -> list[int]:
         """The tokens of words that belong to no text: a prompt."""
         return list(self._tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False).ids)

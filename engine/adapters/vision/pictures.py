@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -55,6 +56,8 @@ class Look:
     seen: Seen
 
 
+Process = Callable[[Image.Image], Seen]
+"""What the network takes, of an image in RGB."""
 Forward = Callable[[Sequence[Look], Mapping[str, Tensor]], Sequence[T | EngineError]]
 """Runs the network on images of one shape; one answer for each, in order."""
 
@@ -66,7 +69,7 @@ def picture(processor: Processor, media: Media, index: int) -> Picture:
 
 
 def see(
-    processor: Processor,
+    processor: Process,
     model: PreTrainedModel,
     pictures: Sequence[Picture],
     forward: Forward[T],
@@ -94,12 +97,17 @@ def see(
     return [answers[place] for place in range(len(pictures))]
 
 
-def _look(processor: Processor, sent: Picture, place: int) -> Look | EngineError:
+def _look(processor: Process, sent: Picture, place: int) -> Look | EngineError:
     try:
         image = decode(sent.image)
     except InvalidInput as error:
         return error.at(sent.index)
-    return Look(place, image.width, image.height, processor(image))
+    try:
+        seen = processor(image)
+    except ValueError as error:  # so narrow that nothing is left of it
+        said = f"The image of {image.width} x {image.height} pixels cannot be resized for this model"
+        return InvalidInput(f"{said}: {str(error)[:200]}").at(sent.index)
+    return Look(place, image.width, image.height, seen)
 
 
 def _stacked(looks: Sequence[Look], model: PreTrainedModel) -> dict[str, Tensor]:

@@ -60,10 +60,7 @@ class Processor:
     @classmethod
     def whole(cls, path: Path) -> Processor:
         """As `of`, but always transformers' own object. Raises BadWeights."""
-        try:
-            reference = AutoImageProcessor.from_pretrained(path, backend="pil", local_files_only=True)
-        except (ImportError, OSError, ValueError) as error:
-            raise BadWeights(f"{path}: its image processor cannot be used: {str(error)[:300]}") from error
+        reference = reference_of(path)
 
         def see(image: Image.Image) -> Seen:
             found = reference(images=image, return_tensors="np")
@@ -78,6 +75,19 @@ class Processor:
     def pixels(self, width: int, height: int) -> int:
         """How many go through the network for an image of this size."""
         return self._pixels(width, height)
+
+
+def reference_of(path: Path, kind: Any = None) -> Any:
+    """transformers' own object. Raises BadWeights.
+
+    `kind`: its class, where transformers hides that because another part of its family needs torchvision.
+    """
+    try:
+        if kind is not None:
+            return kind.from_pretrained(path, local_files_only=True)
+        return AutoImageProcessor.from_pretrained(path, backend="pil", local_files_only=True)
+    except (ImportError, OSError, ValueError) as error:
+        raise BadWeights(f"{path}: its image processor cannot be used: {str(error)[:300]}") from error
 
 
 def _plain(path: Path) -> bool:

@@ -1,31 +1,33 @@
 """Models that look at an image and write an answer to its end: an encoder for the image, a decoder for text.
 
-An answer is written in one run, all images of a batch together, token by token, and is bounded by
-`max_new_tokens`: such answers are short, and a batch of them is preempted by nobody. Only jobs whose
-prompts have one length run together, because padding would move the positions of the others.
+What is told here is for both sides: how jobs are prepared and costed, how families put prompts and read
+answers. Only jobs whose prompts have one length run together, because padding would move the positions of
+the others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import torch
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel
 
-from engine.adapters.family import Prepared
+from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
 from engine.adapters.vision import asked
-from engine.adapters.vision.pictures import Look, Picture, see
-from engine.adapters.vision.processors import Processor
+from engine.adapters.vision.pictures import Look, Picture
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import ExtractOptions, Output, Task, Usage
 
+BASE_BYTES = 64 << 20
+WORKSPACE_PER_COST = 160.0
+"""Swin and DaViT hold 128 channels of float32 at a quarter of an image's size, 16 times: 128 bytes a pixel;
+what batches really take is learned."""
 MAX_NEW_TOKENS = 1024
 TOKEN_PIXELS = 256
 """A token that is written costs as much as so many pixels: a patch of 16 x 16."""
@@ -66,55 +68,33 @@ class Reading(Protocol):
         ...
 
 
-class Writer:
-    """Weights of such a model."""
+def footprint(spec: ModelSpec, path: Path) -> Footprint:
+    """`kv_bytes_per_token` is what a cost of 1 holds between quanta: a pixel's share of what the decoder
+    keeps of an image, or a written token's share of its own."""
+    dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
+    config = weights.model_config(path)
+    decoder = config.get("decoder") or config["text_config"]
+    layers = int(decoder.get("decoder_layers") or decoder.get("n_layer") or decoder["num_hidden_layers"])
+    width = int(decoder.get("d_model") or decoder.get("n_embd") or decoder["hidden_size"])
+    token = 2 * layers * width * dtype.itemsize
+    seen = (token + width * dtype.itemsize) / _pixels_per_token(
+        config.get("encoder") or config["vision_config"]
+    )
+    return Footprint(
+        weights.weights_bytes(path, dtype),
+        BASE_BYTES,
+        WORKSPACE_PER_COST,
+        kv_bytes_per_token=math.ceil(max(token / TOKEN_PIXELS, seen)),
+    )
 
-    def __init__(self, model: PreTrainedModel, processor: Processor, reading: Reading, path: Path) -> None:
-        self._model: Any = model
-        if defaults_of(path):
-            self._model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
-        # of the two limits only that of each request counts
-        self._model.generation_config.max_length = None
-        self._early = self._model.generation_config.early_stopping
-        self._processor = processor
-        self._reading = reading
 
-    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
-        payloads = [cast(WriteJob, job.payload) for job in jobs]
-
-        def write(looks: Sequence[Look], inputs: Mapping[str, Tensor]) -> list[Output | EngineError]:
-            chosen = [payloads[look.place] for look in looks]
-            ids = torch.tensor([job.prompt for job in chosen], device=self._model.device)
-            pace = chosen[0].pace
-            written = self._model.generate(
-                pixel_values=inputs["pixel_values"],
-                **self._reading.prompts(ids),
-                **self._reading.ends,
-                max_new_tokens=pace.max_new_tokens,
-                num_beams=pace.beams,
-                early_stopping=self._early if pace.beams > 1 else False,
-                do_sample=False,
-                use_cache=True,
-            )
-            return [
-                self._reading.answer(row.tolist(), job, look)
-                for row, job, look in zip(written, chosen, looks, strict=True)
-            ]
-
-        with torch.inference_mode():
-            return see(
-                self._processor,
-                self._model,
-                [payload.picture for payload in payloads],
-                write,
-                lambda place: (len(payloads[place].prompt), payloads[place].pace),
-            )
-
-    def tensors(self) -> Mapping[str, Tensor]:
-        return weights.tensors(self._model)
-
-    def unload(self) -> None:
-        weights.release(self._model)
+def _pixels_per_token(vision: Mapping[str, Any]) -> int:
+    """Of the image, in what the decoder looks at."""
+    strides = vision.get("patch_stride")
+    if isinstance(strides, list):
+        return math.prod(strides) ** 2
+    size = int(vision.get("patch_size", 16))
+    return int((size * 2 ** (len(vision.get("depths") or [0]) - 1)) ** 2)
 
 
 def extraction(task: Task, options: object) -> ExtractOptions:
@@ -155,11 +135,16 @@ def pace_of(
 
 
 def prepared(picture: Picture, prompt: Sequence[int], pace: Pace, what: Any) -> Prepared:
-    """The cost holds the longest answer that may be written."""
-    cost = picture.cost + TOKEN_PIXELS * (len(prompt) + pace.max_new_tokens) * pace.beams
+    """The cost holds the longest answer that may be written. Each beam looks at the image by itself."""
+    text = TOKEN_PIXELS * (len(prompt) + pace.max_new_tokens)
     job = WriteJob(picture, tuple(prompt), pace, what)
-    usage = Usage(images=1, input_tokens=len(prompt))
-    return Prepared(cost, job, len(picture.image.data), usage)
+    return Prepared(
+        picture.cost + text * pace.beams,
+        job,
+        len(picture.image.data),
+        Usage(images=1, input_tokens=len(prompt)),
+        kv_tokens=(picture.cost + text) * pace.beams + pace.max_new_tokens,
+    )
 
 
 def each(items: Sequence[Any], one: Callable[[Any, int], Prepared]) -> list[Prepared | EngineError]:

@@ -48,7 +48,7 @@ CONVERSIONS = {
     "mobilenet_v2": Conversion("mobilenet", needs=("torch", "transformers")),
     "slanet_plus": Conversion("slanet", needs=_ONNX),
     "nanoguard": Conversion("nanoguard", needs=("torch", "safetensors")),
-    "torch_checkpoint": Conversion("checkpoint", needs=("torch", "safetensors")),
+    "torch_checkpoint": Conversion("checkpoint", version=2, needs=("torch", "safetensors")),
     "onnx_encoder": Conversion("onnx_export", needs=_ONNX),
     "onnx_sequence": Conversion("onnx_export", needs=_ONNX),
     "onnx_tokens": Conversion("onnx_export", needs=_ONNX),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 
 import anyio
@@ -165,6 +166,43 @@ async def test_who_stops_waiting_closes_the_reply(doubler):
 
     assert reply.closed
     reply.resolve(26)  # and nothing happens
+
+
+async def test_a_mailbox_keeps_no_reply_that_is_closed():
+    with Mailbox(9) as mailbox:
+        for end in (lambda r: r.resolve(1), lambda r: r.fail(QueueFull()), lambda r: r.leave()):
+            reply = Reply()
+            alone = sys.getrefcount(reply)
+            mailbox.post(reply, "a letter")
+            kept = sys.getrefcount(reply)
+            end(reply)
+
+            assert sys.getrefcount(reply) == alone < kept
+
+
+async def test_messages_that_lie_there_are_handled_as_of_one_moment():
+    class Slow(Actor):
+        def __init__(self, mailbox):
+            super().__init__(mailbox)
+            self.moments = []
+
+        def handle(self, message):
+            self.moments.append((self.now, anyio.current_time()))
+
+    with Mailbox(9) as mailbox:
+        actor = Slow(mailbox)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(actor.run)
+            for _ in range(3):
+                mailbox.tell("now")
+            await anyio.sleep(1)
+            mailbox.tell("later")
+            await anyio.sleep(1)
+            tasks.cancel_scope.cancel()
+
+    seen = [now for now, _ in actor.moments]
+    assert seen == [actual for _, actual in actor.moments]
+    assert seen[0] == seen[1] == seen[2] < seen[3]
 
 
 async def test_an_actor_that_ends_leaves_nobody_waiting():

@@ -10,7 +10,7 @@ import pytest
 
 from engine.actors.actor import Mailbox, Reply
 from engine.actors.batcher import Batcher
-from engine.actors.messages import Drain, Enqueue
+from engine.actors.messages import Drain, Enqueue, Let
 from engine.conversation import Finished, Granted, Idle, Lease, Need, Outcome, Ready, Release, Run
 from engine.errors import Failure, ResourceExhausted
 from engine.payloads import Payloads
@@ -43,7 +43,7 @@ class Desk:
 
     def __init__(self, mailbox, slots):
         self.mailbox, self.memory, self.runner, self.observer = mailbox, Told(), Told(), Told()
-        self.payloads = Payloads()
+        self.router, self.payloads = Told(), Payloads()
         names = {f"d/{n}": "d" for n in range(slots)}
         dispatch = Dispatch(lambda unit: UnitFacts(unit, unit, ("s",)), SchedulingRules(), names, {"d": "s"})
         self.batcher = Batcher(
@@ -53,7 +53,7 @@ class Desk:
             payloads=self.payloads,
             memory=self.memory,
             runners=dict.fromkeys(names, self.runner),
-            router=Told(),
+            router=self.router,
             observers=[self.observer],
         )
         self.numbers = iter(range(1, 10_000))
@@ -64,7 +64,7 @@ class Desk:
         reply, number, now = Reply(), str(next(self.numbers)), anyio.current_time()
         job = Job(f"{number}/0", number, unit, 8, ServiceClass.STANDARD, now, now + 2.0)
         request = Request(number, Task.ENCODE, unit, (Item(text="x"),), EncodeOptions())
-        self.mailbox.tell(Enqueue(reply, request, number, unit, unit, (job,), (Usage(),), {}, 0.0, now, 0))
+        self.mailbox.tell(Enqueue(reply, request, number, unit, unit, (job,), (Usage(),), {}, 0.0, now, 100))
         return reply
 
     async def grant(self):
@@ -132,7 +132,7 @@ async def test_a_drain_of_what_nobody_asked_for_is_answered_at_once():
 
 async def test_requests_that_failed_or_were_given_up_are_drained_too():
     async with opened() as desk:
-        desk.send("a").closed = True
+        desk.send("a").leave()
         waits = drain(desk, "a")
         run = await desk.grant()
 
@@ -162,6 +162,16 @@ async def test_the_second_time_the_error_is_the_answer():
 
         with pytest.raises(ResourceExhausted):
             await reply
+
+
+async def test_what_the_requests_of_a_batch_held_is_let_go_at_once():
+    async with opened() as desk:
+        replies = [desk.send("a") for _ in range(3)]
+        run = await desk.grant()
+        await desk.finish(run)
+
+        assert len(run.jobs) == 3 and all(reply.closed for reply in replies)
+        assert desk.router.of(Let) == [Let(300)]
 
 
 async def test_a_slot_that_waits_for_company_goes_when_nobody_comes():

@@ -86,20 +86,24 @@ def answer(said: list[Progressed]) -> Generated:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_sequences_that_run_together_answer_as_each_does_alone(name, tmp_path):
+def test_sequences_that_run_together_answer_as_each_does_alone(name, tmp_path, compared):
     path = save(tmp_path, CONFIGS[name])
-    model, alone = FAMILY.load(spec(path), path, "cpu"), Reference(path)
+    entry = spec(path, max_tokens=128)  # as far as Phi 3 reads without scaling
+    model, alone = FAMILY.load(entry, path, "cpu"), Reference(path)
     jobs = {job: prepare(path, text, max_new_tokens=most) for job, (text, most) in PROMPTS.items()}
     early, late = {job: jobs[job] for job in "ab"}, {job: jobs[job] for job in "cd"}
 
     step_by_step = run(model, early, {}, late)
     in_long_quanta = run(model, early, late, seconds=0.02)
 
+    seen = []
     for job, (text, most) in PROMPTS.items():
         prompt = list(text.encode())
         expected = alone.greedy(prompt, most)
+        seen.append((repr(list(answer(step_by_step[job]).token_ids)), repr(list(expected))))
         for said in (step_by_step, in_long_quanta):
             assert alone.agrees(prompt, expected, list(answer(said[job]).token_ids)), job
+    compared("causal_lm", f"tiny {name}", "transformers", *zip(*seen, strict=True))
 
 
 def test_a_long_prompt_takes_several_quanta_and_others_answer_meanwhile(llama, decoder):
@@ -303,7 +307,7 @@ def test_a_model_without_a_template_takes_prompts_as_they_are(tmp_path):
             ),
             "dynamic",
         ),
-        (transformers.Gemma2Config(**SMALL, head_dim=16, attn_logit_softcapping=50.0), "soft-capped"),
+        (CONFIGS["phi3, long"], "max_tokens: 128"),
         (
             transformers.Qwen3NextConfig(**SMALL, layer_types=["linear_attention"] * 3),
             "linear_attention",
@@ -440,7 +444,7 @@ def test_a_template_that_knows_tools_is_given_them(tmp_path):
     assert bytes(prepared.payload.ids.tolist()).decode() == "weatherWell?"
 
 
-def test_smollm2_knows_easy_facts():
+def test_smollm2_knows_easy_facts_and_writes_what_transformers_writes(compared):
     path = weights("HuggingFaceTB/SmolLM2-135M-Instruct")
     model = FAMILY.load(spec(path), path, "cpu")
     preparer = preparer_of(path)
@@ -448,10 +452,16 @@ def test_smollm2_knows_easy_facts():
         Task.GENERATE, [Item(text="What is the capital of France?")], GenerateOptions(max_new_tokens=12)
     )
     jobs = {"france": france, "raw": prepare(path, "The capital of France is", max_new_tokens=4)}
+    alone, most = Reference(path), {"france": 12, "raw": 4}
+    expected = [alone.greedy(job.payload.ids.tolist(), most[name]) for name, job in jobs.items()]
 
     said = run(model, jobs, seconds=1.0)
     model.unload()
 
+    written = [list(answer(said[job]).token_ids) for job in jobs]
+    told = [list(map(repr, each)) for each in (written, expected)]
+    compared("causal_lm", "HuggingFaceTB/SmolLM2-135M-Instruct", "transformers", *told, weights="real")
+    assert written == expected
     assert answer(said["france"]).text == "The capital of France is Paris."
     assert answer(said["france"]).finish_reason == "stop"
     assert answer(said["raw"]).text.startswith(" Paris")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 from hypothesis import given
@@ -21,6 +22,35 @@ SPANS = st.lists(
     ),
     max_size=12,
 )
+
+
+@given(SPANS)
+def test_what_is_left_out_lies_across_something_at_least_as_likely(found):
+    kept = chosen(found, flat=True, multi_label=False)
+
+    for candidate in set(found) - set(kept):
+        across = [k for k in kept if k.first <= candidate.last and candidate.first <= k.last]
+        assert any(k.score >= candidate.score for k in across)
+
+
+def test_many_spans_are_settled_as_few_are():
+    rng = random.Random(4)
+    found = [
+        Candidate(first, first + rng.randint(0, 3), rng.randint(0, 2), rng.random())
+        for first in rng.choices(range(300), k=900)
+    ]
+
+    flat = chosen(found, flat=True, multi_label=False)
+    nested = chosen(found, flat=False, multi_label=False)
+
+    assert all(a.last < b.first for a, b in itertools.pairwise(flat))
+    for one, other in itertools.combinations(nested, 2):
+        apart = one.last < other.first or other.last < one.first
+        inside = one.first <= other.first <= other.last <= one.last
+        around = other.first <= one.first <= one.last <= other.last
+        assert apart or ((inside or around) and (one.first, one.last) != (other.first, other.last))
+    assert len(flat) > 80
+    assert len(nested) > len(flat)
 
 
 @given(SPANS)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def reranker() -> Iterator[Loaded]:
     entry.model.unload()
 
 
-def test_scores_equal_those_of_sentence_transformers(reranker: Loaded):
+def test_scores_equal_those_of_sentence_transformers(reranker: Loaded, compared: Callable[..., None]):
     reference = CrossEncoder(str(reranker.path), device="cpu", max_length=512)
     expected = reference.predict([(QUERY, passage) for passage in PASSAGES], batch_size=1)
 
@@ -62,6 +62,9 @@ def test_scores_equal_those_of_sentence_transformers(reranker: Loaded):
 
     assert np.abs(np.array(scores) - expected).max() <= 1e-4
     assert np.argmax(scores[:3]) == 0
+    alone = [reranker.score(QUERY, [passage])[0] for passage in PASSAGES]
+    library = "sentence-transformers"
+    compared("cross_encoder", RERANKER, library, scores, expected, alone, weights="real")
 
 
 def test_a_batch_gives_what_each_pair_alone_gives_at_every_place(reranker: Loaded):

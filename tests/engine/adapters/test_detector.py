@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -93,3 +94,29 @@ def test_numbers_that_are_not_finite_fail_the_image(model, preparer):
     rows = np.full((1, 7), np.nan, np.float32)
 
     assert isinstance(model._answer(rows, (10, 10), job.payload), InferenceFailed)
+
+
+def test_boxes_are_those_of_opencv_alone(detect, compared):
+    """Shares of the image's width and height; OpenCV also reads the file and makes it small itself."""
+    folder, size = weights(ID), SPEC.options["size"]
+    network = cv2.dnn.readNetFromTensorflow(str(next(folder.glob("*.pb"))), str(next(folder.glob("*.pbtxt"))))
+    photos = [photo(name) for name in ("chelsea", "coffee")]
+    expected, sizes = [], []
+    for data in photos:
+        image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+        network.setInput(cv2.dnn.blobFromImage(image, size=(size, size), swapRB=True))
+        rows = network.forward().reshape(-1, 7)
+        rows = rows[rows[:, 2] >= 0.5]
+        expected.append(rows[np.argsort(-rows[:, 2], kind="stable")][:, 2:].clip(0, 1))
+        sizes.append(np.array([1, *image.shape[1::-1], *image.shape[1::-1]]))
+
+    def shares(answers):
+        told = zip(answers, sizes, strict=True)
+        return [np.array([[d.score, *d.bbox] for d in a.objects]) / whole for a, whole in told]
+
+    together = shares(detect(photos, threshold=0.5))
+
+    alone = [shares(detect([data], threshold=0.5) * 2)[place] for place, data in enumerate(photos)]
+    compared("detector", ID, f"opencv {cv2.__version__}", together, expected, alone, weights="real")
+    for ours, theirs in zip(together, expected, strict=True):
+        assert np.abs(ours - theirs).max() <= 1e-4

@@ -5,16 +5,20 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from docling.datamodel.base_models import DocumentStream, InputFormat
+from docling.document_converter import DocumentConverter
 
 from engine import catalog
 from engine.adapters import family
 from engine.adapters.document import FAMILY, DocumentModel, DocumentPreparer
+from engine.adapters.documents import pdf_worker
 from engine.adapters.family import Prepared
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InferenceFailed, InputTooLong, InvalidInput
@@ -90,6 +94,22 @@ def test_a_word_document_keeps_headings_lists_and_tables(
     assert "The insurer pays for direct physical loss." in data["markdown"]
     assert "- Buildings\n- Contents" in data["markdown"]
     assert cells(data["markdown"]) == LIMITS
+
+
+def test_office_files_are_read_as_docling_alone_reads_them(
+    model: DocumentModel, preparer: DocumentPreparer, compared: Callable[..., None]
+) -> None:
+    files = {"a.docx": word(), "a.pptx": slides(2), "a.xlsx": sheet()}
+    docling = DocumentConverter(allowed_formats=[InputFormat.DOCX, InputFormat.PPTX, InputFormat.XLSX])
+    expected = [
+        docling.convert(DocumentStream(name=name, stream=BytesIO(data))).document.export_to_markdown()
+        for name, data in files.items()
+    ]
+
+    ours = [read(model, preparer, data)["markdown"] for data in files.values()]
+
+    compared("document", "docling-project/docling", "docling", ours, expected, weights="real")
+    assert [text.strip() for text in ours] == [text.strip() for text in expected]
 
 
 def test_slides_sheets_and_csv(model: DocumentModel, preparer: DocumentPreparer) -> None:
@@ -372,3 +392,15 @@ def test_sixty_conversions_leave_the_memory_of_server_and_child_flat(
         read(model, preparer, data)
 
     assert held() - before < 24 << 20
+
+
+def test_a_pdf_that_is_slow_to_look_at_is_looked_at_for_so_long_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others wait for their pages to be counted."""
+    asked = {"data": papers.scanned_pdf(papers.claim(), papers.claim()), "first": 1, "last": None}
+    told = pdf_worker.look(asked)
+    monkeypatch.setattr(pdf_worker, "LOOK_SECONDS", -1.0)
+
+    assert told == {"first": 1, "last": 2, "total": 2, "has_text": False}
+    assert pdf_worker.look(asked) == {**told, "has_text": True}

@@ -87,6 +87,23 @@ def test_what_is_wrong_is_said(data: bytes, name: str | None, words: str) -> Non
         read(Media(data, name))
 
 
+@pytest.mark.parametrize(
+    ("data", "format"),
+    [
+        (b"<!---->" * 9000 + b"x", "md"),
+        (b"<!-- a -->\n<!-- b --><!-- <html> --><p>x</p>", "md"),
+        (b"<!-- a -->\n<!-- b -->" * 100 + b"<body>x</body>", "html"),
+        (b"<!-- never closed <html>" * 2000, "md"),
+        (b"<a " * 20000, "md"),
+    ],
+)
+def test_what_begins_like_a_page_is_told_without_trying_every_way_to_read_it(
+    data: bytes, format: str
+) -> None:
+    """A pattern that tries again holds the interpreter, and so the whole server, for as long as it likes."""
+    assert read(Media(data)).format == format
+
+
 def test_a_zip_bomb_is_refused_by_its_directory_alone() -> None:
     bomb = bytearray(package(word__document_xml=b"<x/>", word__media__a_bin=bytes(1 << 20)))
     said = bomb.index((1 << 20).to_bytes(4, "little"), bomb.index(b"PK\x01\x02"))
@@ -111,6 +128,22 @@ def test_a_package_of_too_many_parts_is_refused() -> None:
 
     with pytest.raises(InputTooLong, match=r"21 parts; the limit is 20 .max_parts"):
         read(Media(package(word__document_xml=b"<x/>", **parts), "docx"), DocumentLimits(max_parts=20))
+
+
+def test_a_directory_of_very_many_parts_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = b"PK\x01\x02" + bytes(42)
+    directory = entry * 50_000
+    end = (
+        b"PK\x05\x06"
+        + bytes(8)
+        + len(directory).to_bytes(4, "little")
+        + (30).to_bytes(4, "little")
+        + bytes(2)
+    )
+    monkeypatch.delattr(zipfile, "ZipFile")
+
+    with pytest.raises(InputTooLong, match=r"50000 parts; the limit is 10000"):
+        read(Media(b"PK\x03\x04" + bytes(26) + directory + end))
 
 
 def test_a_locked_part_is_told_as_encryption() -> None:

@@ -93,7 +93,7 @@ def jobs_of(path, texts, labels, entry=None, **options):
         ("lstm", {"prompt_first": True, "use_lstm": True, "scorer_type": "mlp", "embed_class_token": False}),
     ],
 )
-def test_chances_are_those_of_the_reference_pipeline(name, config, folder):
+def test_chances_are_those_of_the_reference_pipeline(name, config, folder, compared):
     path = folder(name, **config)
     model = FAMILY.load(spec(path), path, "cpu")
     reference = gliclass.ZeroShotClassificationPipeline(
@@ -103,6 +103,7 @@ def test_chances_are_those_of_the_reference_pipeline(name, config, folder):
         progress_bar=False,
     )
 
+    seen: list[tuple[float, float]] = []
     for multi, kind in [(True, "multi-label"), (False, "single-label")]:
         ours = model.run(jobs_of(path, TEXTS, LABELS, threshold=0.0, extra={"multi_label": multi}))
         for text, answer in zip(TEXTS, ours, strict=True):
@@ -110,7 +111,9 @@ def test_chances_are_those_of_the_reference_pipeline(name, config, folder):
             found = {c.label: c.score for c in answer.classifications}
             assert list(found.values()) == sorted(found.values(), reverse=True)
             for said in theirs:
+                seen.append((found[said["label"]], said["score"]))
                 assert np.isclose(found[said["label"]], said["score"], atol=1e-5)
+    compared("gliclass", f"tiny {name}", "gliclass", *zip(*seen, strict=True))
 
 
 def test_texts_with_other_labels_share_a_batch_and_stay_what_they_are_alone(folder):

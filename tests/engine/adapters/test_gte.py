@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +51,12 @@ def nomic() -> tf.PreTrainedModel:
     return made.eval()
 
 
-def test_vectors_are_those_of_the_same_network_under_other_names(nomic: tf.PreTrainedModel, tmp_path: Path):
+@pytest.mark.parametrize("kind", [gte.GteModel, gte.SnowflakeModel])
+def test_vectors_are_those_of_the_same_network_under_other_names(
+    kind: type[gte.GteModel], nomic: tf.PreTrainedModel, tmp_path: Path, compared: Callable[..., None]
+):
     path = saved(tf.BertConfig(**SMALL), tmp_path)  # for its tokenizer
-    model = gte.GteModel(gte.GteConfig(**FAMILIAR, rope_theta=500.0)).eval()
+    model = kind(kind.config_class(**FAMILIAR, rope_theta=500.0)).eval()
     of_nomic(nomic, model)
     model.save_pretrained(path)
     served = Served(path, pooling="cls", normalize=False)
@@ -62,7 +66,11 @@ def test_vectors_are_those_of_the_same_network_under_other_names(nomic: tf.PreTr
 
     with torch.inference_mode():
         rows = [nomic(torch.from_numpy(job.payload.ids).long()[None]).last_hidden_state[0, 0] for job in jobs]
-    assert np.abs(found - torch.stack(rows).numpy()).max() <= 1e-4
+    expected = torch.stack(rows).numpy()
+    assert np.abs(found - expected).max() <= 1e-4
+    alone = [served.model.run([job])[0].dense for job in jobs]
+    name = f"tiny GTE, {kind.config_class.model_type}"
+    compared("text_encoder", name, "transformers' NomicBert", found, expected, alone)
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,12 @@ def chances(reference, processor, image):
         return reference(**processor(image, return_tensors="pt")).logits.softmax(-1)[0].numpy()
 
 
-def test_chances_are_the_reference_ones_in_any_company(both):
-    _, reference, processor, model, preparer = both
+def test_chances_are_the_reference_ones_in_any_company(both, compared):
+    path, reference, processor, model, preparer = both
+    jobs = preparer.prepare(Task.EXTRACT, shown(*IMAGES), ExtractOptions(extra={"top_k": 9}))
 
-    found = model.run(preparer.prepare(Task.EXTRACT, shown(*IMAGES), ExtractOptions(extra={"top_k": 9})))
+    found, alone = model.run(jobs), [model.run([job])[0] for job in jobs]
+    seen = []
 
     for image, answer in zip(IMAGES, found, strict=True):
         expected = chances(reference, processor, image)
@@ -66,6 +68,9 @@ def test_chances_are_the_reference_ones_in_any_company(both):
         best = {name: max(expected[i] for i in LABELS if LABELS[i] == name) for name in NAMES}
         assert said == pytest.approx(best, abs=1e-4)
         assert [*said.values()] == sorted(said.values(), reverse=True)
+        seen.append(([*said.values()], [best[name] for name in said]))
+    scores = [[c.score for c in answer.classifications] for answer in alone]
+    compared("image_classifier", f"tiny {path.name[:-1]}", "transformers", *zip(*seen, strict=True), scores)
 
 
 def test_labels_threshold_and_top_choose_what_is_told(both):
@@ -110,7 +115,7 @@ POOLED = {
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_vectors_are_pooled_as_the_entry_says(tmp_path, name):
+def test_vectors_are_pooled_as_the_entry_says(tmp_path, name, compared):
     torch.manual_seed(0)
     make, processor = ENCODERS[name]
     reference = save(tmp_path, make(), processor, 0.1)
@@ -129,6 +134,8 @@ def test_vectors_are_pooled_as_the_entry_says(tmp_path, name):
         found = np.stack([answer.dense for answer in model.run(jobs)])
         expected = torch.cat([pooled(out) for out in outs]).numpy()
         assert np.abs(found - expected).max() <= 1e-4
+        said = f"tiny {name}, pooling {pooling or 'its own'}"
+        compared("image_encoder", said, "transformers", found, expected)
         model._model.bfloat16()
         half = np.stack([answer.dense for answer in model.run(jobs)])
         norms = np.linalg.norm(half, axis=1) * np.linalg.norm(found, axis=1)

@@ -45,7 +45,7 @@ def encode(model, preparer):
     return encode
 
 
-def test_vectors_are_those_of_the_reference_processor_and_model(encode):
+def test_vectors_are_those_of_the_reference_processor_and_model(encode, compared):
     names = ("chelsea", "coffee", "page")
     reference = MobileNetV2Model.from_pretrained(weights(ID)).eval()
     processor = MobileNetV2ImageProcessorPil.from_pretrained(weights(ID))
@@ -58,6 +58,8 @@ def test_vectors_are_those_of_the_reference_processor_and_model(encode):
 
     assert found.shape == (3, 1280)
     assert np.abs(found - expected).max() <= 1e-5
+    alone = [encode([photo(name)], normalize=False)[0].dense for name in names]
+    compared("image_encoder", ID, "transformers", found, expected, alone, weights="real")
 
 
 def test_likeness_is_the_cosine_of_vectors_of_length_one(encode):

@@ -93,7 +93,7 @@ IMAGES = [noise(*size, seed=i) for i, size in enumerate(SIZES)]
 READ = [Item(text=text) for text in TEXTS]
 
 
-def test_texts_and_images_have_the_reference_vectors_in_any_company(both):
+def test_texts_and_images_have_the_reference_vectors_in_any_company(both, compared):
     expected = both.expected(TEXTS, IMAGES)
     mixed = [*READ[:2], *shown(*IMAGES), READ[2]]
 
@@ -103,6 +103,7 @@ def test_texts_and_images_have_the_reference_vectors_in_any_company(both):
     assert np.abs(found - order.numpy()).max() <= 1e-4
     alone = np.concatenate([both.vectors([item]) for item in mixed])
     assert np.abs(found - alone).max() <= 1e-5
+    compared("image_text_encoder", f"tiny {both.path.name[:-1]}", "transformers", found, order.numpy(), alone)
 
 
 def test_scores_are_cosines_or_the_chances_of_a_pair(both):

@@ -1,27 +1,26 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import defaultdict
 
 import pytest
 import torch
 from transformers import (
     AutoTokenizer,
-    DonutSwinConfig,
-    DonutSwinModel,
-    MBartConfig,
-    MBartForCausalLM,
     VisionEncoderDecoderModel,
 )
 from transformers.models.donut.image_processing_pil_donut import DonutImageProcessorPil
 from transformers.models.donut.processing_donut import DonutProcessor
 
+from engine import units
 from engine.adapters.image_to_text import FAMILY, TextReading
-from engine.errors import InputTooLong, InvalidInput
+from engine.errors import InferenceFailed, InputTooLong, InvalidInput
 from engine.requests import ExtractOptions, Item, Media, Task
-from tests.engine.adapters.tiny_vision import entry, noise, save, shown, words
+from tests.engine.adapters import tiny_donut
+from tests.engine.adapters.tiny_donut import PROMPT
+from tests.engine.adapters.tiny_vision import entry, noise, shown
 
-PROMPT = "<s_docvqa><s_question>{question}</s_question><s_answer>"
-FIELDS = ["<s_docvqa>", "<s_question>", "</s_question>", "<s_answer>", "</s_answer>", "<sep/>"]
 SPEC = entry(
     "image_to_text", Task.EXTRACT, options={"task_prompt": PROMPT, "output": "json", "max_new_tokens": 16}
 )
@@ -32,34 +31,7 @@ QUESTIONS = ["what is the total ?", "what is this", "what is the invoice ?"]
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("donut")
-    words(path, "<s>", "</s>", "<pad>", **{"<s>": 0, "<pad>": 1, "</s>": 2})
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    tokenizer.add_tokens(FIELDS)
-    tokenizer.save_pretrained(path)
-    encoder = DonutSwinModel(
-        DonutSwinConfig(image_size=[64, 32], embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)
-    )
-    decoder = MBartForCausalLM(
-        MBartConfig(
-            vocab_size=len(tokenizer),
-            d_model=32,
-            decoder_layers=2,
-            decoder_attention_heads=2,
-            is_decoder=True,
-            decoder_ffn_dim=32,
-            max_position_embeddings=40,
-            add_cross_attention=True,
-            is_encoder_decoder=False,
-            tie_word_embeddings=False,
-        )
-    )
-    model = VisionEncoderDecoderModel(encoder=encoder, decoder=decoder)
-    model.config.decoder_start_token_id, model.config.pad_token_id = 0, 1
-    model.config.tie_word_embeddings = False
-    save(path, model, DonutImageProcessorPil(size={"height": 64, "width": 32}), 0.3)
-    return path
+    return tiny_donut.save(tmp_path_factory.mktemp("donut"))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +46,7 @@ def model(path):
     model.unload()
 
 
-def test_answers_are_those_of_the_reference_in_any_company(path, preparer, model):
+def test_answers_are_those_of_the_reference_in_any_company(path, preparer, model, compared):
     reference = VisionEncoderDecoderModel.from_pretrained(path).eval()
     tokenizer = AutoTokenizer.from_pretrained(path)
     images = DonutImageProcessorPil.from_pretrained(path)
@@ -98,8 +70,10 @@ def test_answers_are_those_of_the_reference_in_any_company(path, preparer, model
 
     together = [answer.data["fields"] for answer in model.run(jobs)]
 
+    alone = [model.run([job])[0].data["fields"] for job in jobs]
+    compared("image_to_text", "tiny Donut", "transformers", together, expected, alone)
     assert together == expected
-    assert [model.run([job])[0].data["fields"] for job in jobs] == expected
+    assert alone == expected
     assert [field["question"] for field in together] == QUESTIONS
 
 
@@ -145,3 +119,80 @@ def test_what_it_cannot_follow_is_refused(preparer):
         preparer.prepare(Task.EXTRACT, [], ExtractOptions(instruction="a", extra={"num_beams": 99}))
     with pytest.raises(InputTooLong, match="takes 40"):
         preparer.prepare(Task.EXTRACT, [], ExtractOptions(instruction="cat " * 50))
+
+
+def quanta(model, *joining, leaving=(), seconds=0.0):
+    """One quantum for each of `joining`, then more until nothing runs: what each said of every job."""
+    said = defaultdict(list)
+    waiting, gone = list(joining), list(leaving)
+    while waiting or any(rest[-1].done is None for rest in said.values()):
+        for job, told in model.advance(waiting.pop(0) if waiting else {}, (), seconds).items():
+            said[job].append(told)
+    assert model.advance({}, gone, seconds) == {}
+    return said
+
+
+def jobs_of(preparer):
+    made = [
+        preparer.prepare(Task.EXTRACT, shown(image), ExtractOptions(instruction=question))[0]
+        for image, question in zip(IMAGES, QUESTIONS, strict=True)
+    ]
+    return {str(at): job for at, job in enumerate(made)}
+
+
+def test_an_answer_is_written_a_token_a_quantum_and_is_the_same(preparer, model):
+    jobs = jobs_of(preparer)
+    at_one_go = dict(zip(jobs, model.run(list(jobs.values())), strict=True))
+
+    said = quanta(model, {"0": jobs["0"]}, {}, {"1": jobs["1"], "2": jobs["2"]})
+    in_long_quanta = quanta(model, jobs, seconds=5.0)
+
+    assert {job: told[-1].done for job, told in said.items()} == at_one_go
+    assert {job: told[-1].done for job, told in in_long_quanta.items()} == at_one_go
+    assert all(told.tokens <= 1 for rest in said.values() for told in rest)
+    assert all(sum(told.tokens for told in rest) >= 1 for rest in said.values())
+    assert len(said["0"]) > 2
+    assert [len(told) for told in in_long_quanta.values()] == [1] * 3
+
+
+def test_what_nobody_waits_for_is_not_written_on(preparer, model):
+    jobs = jobs_of(preparer)
+    threads = threading.active_count()
+
+    model.advance(jobs, (), 0.0)
+    model.advance({"3": jobs["0"]}, ("0", "1"), 0.0)
+    assert threading.active_count() > threads
+    told = model.advance({}, ("2", "3"), 0.0)
+
+    assert told == {}
+    assert threading.active_count() == threads
+
+
+def test_a_job_that_fails_in_the_model_fails_alone(preparer, model, monkeypatch):
+    jobs = jobs_of(preparer)
+    expected = dict(zip(jobs, model.run(list(jobs.values())), strict=True))
+    answer = type(model._reading).answer
+
+    def breaks(reading, ids, job, look):
+        if job is jobs["1"].payload:
+            raise KeyError("no such thing")
+        return answer(reading, ids, job, look)
+
+    monkeypatch.setattr(type(model._reading), "answer", breaks)
+    said = quanta(model, jobs, seconds=5.0)
+
+    assert isinstance(said["1"][-1].done, InferenceFailed)
+    assert [said[job][-1].done for job in "02"] == [expected[job] for job in "02"]
+
+
+def test_what_it_holds_between_quanta_is_counted(path, preparer):
+    per_unit = FAMILY.footprint(SPEC, path).kv_bytes_per_token
+    (job,) = preparer.prepare(Task.EXTRACT, shown(IMAGES[0]), ExtractOptions(instruction="what"))
+    decoder, image = 2 * 2 * 32 * 4, (64 // 32) * (32 // 32)  # bytes a token; tokens that it looks at
+
+    assert job.kv_tokens >= job.cost + 16
+    assert job.kv_tokens * per_unit >= decoder * (16 + len(job.payload.prompt) + image)
+
+
+def test_its_unit_goes_by_quanta():
+    assert units.facts(SPEC, None, None).generative

@@ -126,6 +126,14 @@ def test_an_image_over_the_limit_is_refused_by_its_header_alone():
         )
 
 
+@pytest.mark.parametrize("size", [(1, 201), (20_000, 99), (1, 1_000_000)])
+def test_a_line_is_refused_before_it_is_scaled_by_its_short_side(size):
+    for reader in (header, decode):
+        with pytest.raises(InvalidInput, match=f"a line of {size[0]} x {size[1]} pixels"):
+            reader(Media(encoded(Image.new("L", size))))
+    assert header(Media(encoded(Image.new("L", (200, 1))))).width == 200
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [

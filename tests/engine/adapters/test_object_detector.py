@@ -136,8 +136,9 @@ def rows(objects):
     return np.array([[o.score, *o.bbox] for o in objects])
 
 
-def test_boxes_are_the_reference_ones_whatever_runs_beside(both):
+def test_boxes_are_the_reference_ones_whatever_runs_beside(both, compared):
     together = both.detect(shown(*IMAGES))
+    seen = []
 
     for image, answer in zip(IMAGES, together, strict=True):
         expected = both.expected(image)
@@ -152,6 +153,10 @@ def test_boxes_are_the_reference_ones_whatever_runs_beside(both):
         assert [o.label for o in answer.objects] == [LABELS[i] for i in expected["labels"][order].tolist()]
         alone = rows(both.detect(shown(image))[0].objects)
         assert np.abs(found - alone).max() <= 1e-3
+        edges = np.array([1, *[image.width, image.height] * 2])
+        theirs = np.column_stack([expected["scores"][order].numpy(), boxes])
+        seen.append((found / edges, theirs / edges, alone / edges))
+    compared("object_detector", f"tiny {both.path.name[:-1]}", "transformers", *zip(*seen, strict=True))
 
 
 def test_boxes_are_of_the_image_as_it_is_meant_to_be_seen(both):

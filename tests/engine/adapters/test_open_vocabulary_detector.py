@@ -132,8 +132,9 @@ def rows(objects):
     return np.array([[o.score, *o.bbox] for o in objects])
 
 
-def test_different_labels_in_one_batch_give_what_each_gives_alone(both):
+def test_different_labels_in_one_batch_give_what_each_gives_alone(both, compared):
     together = both.detect(IMAGES, ASKED)
+    seen = []
 
     for image, labels, objects in zip(IMAGES, ASKED, together, strict=True):
         chances, boxes = both.expected(image, labels)
@@ -147,6 +148,11 @@ def test_different_labels_in_one_batch_give_what_each_gives_alone(both):
         (alone,) = both.detect([image], [labels])
         assert np.abs(found - rows(alone)).max() <= 1e-3
         assert [o.label for o in objects] == [o.label for o in alone]
+        whole = np.array([1, *edges])
+        theirs = np.column_stack([scores.numpy(), boxes.numpy().clip(0, edges)])
+        seen.append((found / whole, theirs / whole, rows(alone) / whole))
+    name = f"tiny {both.path.name[:-1]}"
+    compared("open_vocabulary_detector", name, "transformers", *zip(*seen, strict=True))
 
 
 def test_boxes_are_of_the_image_as_it_is_meant_to_be_seen(both):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,10 @@ def test_the_catalogue_names_this_family() -> None:
     assert family.family(SPEC.family) is FAMILY
 
 
-def test_a_drawn_page_comes_out_whole_and_in_order(reported: dict[str, Any]) -> None:
-    assert reported["markdown"] == (
+def test_a_drawn_page_comes_out_whole_and_in_order(
+    reported: dict[str, Any], compared: Callable[..., None]
+) -> None:
+    drawn = (
         "# Quarterly Report of Inference Costs\n\n## 1. Introduction\n\n"
         "The invoice number is INV-2024-0815 and the total amount due is $1,234.56 by March 31, 2025. "
         "Please remit payment to Acme Corporation at the address below. This paragraph is long enough to "
@@ -85,6 +87,9 @@ def test_a_drawn_page_comes_out_whole_and_in_order(reported: dict[str, Any]) -> 
         f"Table 1: Costs per model\n\n{table(COSTS)}\n\n"
         "## 2. Figures\n\n<!-- figure -->\n\nFigure 1: Costs by month."
     )
+    name = "serai/page-markdown"
+    compared("page", name, "what was drawn", [reported["markdown"]], [drawn], weights="real")
+    assert reported["markdown"] == drawn
     assert (reported["format"], reported["pages"]) == ("image", 1)
 
 

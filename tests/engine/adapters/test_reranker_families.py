@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ QUERY = "w1 w9 : w4"
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "embeddinggemma"])
-def test_each_family_gives_the_scores_of_sentence_transformers(name: str, tmp_path: Path):
+def test_each_family_gives_the_scores_of_sentence_transformers(
+    name: str, tmp_path: Path, compared: Callable[..., None]
+):
     config = FAMILIES[name]()
     config.num_labels = 1
     ends = "$A" if name in DECODERS else "[CLS] $A [SEP]"
@@ -34,6 +37,7 @@ def test_each_family_gives_the_scores_of_sentence_transformers(name: str, tmp_pa
     assert np.abs(np.array(scores) - expected).max() <= 1e-4
     assert np.abs(np.array(scores) - alone).max() <= 1e-5
     assert np.abs(np.array(scores) - back).max() <= 1e-5
+    compared("cross_encoder", f"tiny {name}", "sentence-transformers", scores, expected, alone)
 
 
 def test_a_thousand_documents_are_scored_in_one_call_and_duplicates_alike(tmp_path: Path):

@@ -180,3 +180,17 @@ def test_what_is_cut_is_put_together_again(text):
     assert cut.text == text
     if max(map(len, text.split()), default=0) <= LONGEST_RUN:
         assert [t.text for t in cut] == [t.text for t in PLAIN(text)]
+
+
+def test_entities_are_those_of_the_library(extract, compared):
+    library = spacy.load(weights(ID))
+    texts = [INVOICE, "Angela Merkel paid $5,000 to Siemens in Berlin on 3 March 2015.", "Nothing here.", ""]
+    expected = [[(e.text, e.start_char, e.end_char) for e in library(text).ents] for text in texts]
+
+    together = [[(e.text, e.start, e.end) for e in answer.entities] for answer in extract(texts)]
+
+    alone = [[(e.text, e.start, e.end) for e in extract([text])[0].entities] for text in texts]
+    told = [list(map(str, each)) for each in (together, expected, alone)]
+    compared("spacy_ner", ID, f"spacy {spacy.__version__}", *told, weights="real")
+    assert together == expected == alone
+    assert sum(map(len, expected)) > 5

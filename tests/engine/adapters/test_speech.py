@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,17 @@ def reference(path: Path, samples: np.ndarray, **asked: Any) -> list[dict[str, A
 @pytest.mark.parametrize("samples", [SHORT, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("task", ["transcribe", "translate"])
 def test_words_and_times_equal_those_of_transformers(
-    path: Path, model: SpeechRecognizer, samples: np.ndarray, task: str
+    path: Path, model: SpeechRecognizer, samples: np.ndarray, task: str, compared: Callable[..., None]
 ):
     pcm = audio.samples(Item(audio=Media(recording(samples))), 10**6)
 
     (answer,) = told(model, prepare(path, samples, language="de", task=task))
 
     expected = reference(path, pcm, language="de", task=task)
-    assert [s["tokens"] for s in answer["segments"]] == [s["tokens"] for s in expected if s["tokens"]]
+    words, theirs = ([s["tokens"] for s in segments] for segments in (answer["segments"], expected))
+    heard = f"tiny Whisper, {task}, {len(samples) / 16_000:g} s"
+    compared("speech_recognizer", heard, "transformers", [repr(words)], [repr(theirs)])
+    assert words == [s["tokens"] for s in expected if s["tokens"]]
     starts = [min(s["start"], answer["duration"]) for s in expected]  # a random model hears past the end
     assert [s["start"] for s in answer["segments"]] == pytest.approx(starts, abs=0.01)
     assert answer["segments"] and (answer["language"], answer["task"]) == ("de", task)

@@ -81,17 +81,21 @@ def bert(tmp_path_factory):
 @pytest.mark.parametrize(
     "problem", ["single_label_classification", "multi_label_classification", "regression"]
 )
-def test_scores_are_those_of_the_reference(config, problem, tmp_path):
+def test_scores_are_those_of_the_reference(config, problem, tmp_path, compared):
     config = config.__class__.from_dict({**config.to_dict(), "problem_type": problem})
     path = directory(tmp_path, config)
     reference = tf.AutoModelForSequenceClassification.from_pretrained(path).eval()
     tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
 
+    seen = []
     for text, answer in zip(TEXTS, classify(path, TEXTS), strict=True):
         with torch.inference_mode():
             logits = reference(input_ids=torch.tensor([tokenizer.encode(text).ids])).logits[0]
         expected = {"s": logits.softmax(-1), "m": logits.sigmoid(), "r": logits}[problem[0]]
         assert np.allclose(chances(answer), expected.numpy(), atol=1e-5)
+        seen.append((chances(answer), expected.numpy(), chances(classify(path, [text])[0])))
+    name = f"tiny {config.model_type}, {problem}"
+    compared("text_classifier", name, "transformers", *zip(*seen, strict=True))
 
 
 def test_classes_come_likeliest_first_under_the_name_that_was_asked(bert):

@@ -55,7 +55,9 @@ def transformer(path: Path, **given: Any) -> Transformer:
 
 
 @pytest.mark.parametrize("name", list(FAMILIES))
-def test_each_family_gives_the_vectors_of_sentence_transformers(name: str, tmp_path: Path):
+def test_each_family_gives_the_vectors_of_sentence_transformers(
+    name: str, tmp_path: Path, compared: Callable[..., None]
+):
     last = name in DECODERS
     path = saved(FAMILIES[name](), tmp_path / "plain", ends="$A <eos>" if last else "[CLS] $A [SEP]")
     modules = [transformer(path), Pooling(32, "lasttoken" if last else "mean"), Normalize()]
@@ -65,8 +67,11 @@ def test_each_family_gives_the_vectors_of_sentence_transformers(name: str, tmp_p
 
     documents = together(served, TEXTS)
     queries = dense(served.encode(TEXTS, is_query=True))
+    expected = reference.encode_document(TEXTS, batch_size=1)
 
-    assert np.abs(documents - reference.encode_document(TEXTS, batch_size=1)).max() <= 1e-4
+    alone = [dense(served.encode([text]))[0] for text in TEXTS]
+    compared("text_encoder", f"tiny {name}", "sentence-transformers", documents, expected, alone)
+    assert np.abs(documents - expected).max() <= 1e-4
     assert np.abs(queries - reference.encode_query(TEXTS, batch_size=1)).max() <= 1e-4
     assert np.abs(queries - documents).max() > 1e-2
 

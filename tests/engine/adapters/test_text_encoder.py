@@ -116,7 +116,9 @@ def copied(path: Path, to: Path, change: Callable[[dict[str, torch.Tensor]], Non
 
 
 @pytest.mark.parametrize("model", [MINILM, BGE, E5])
-def test_dense_vectors_equal_those_of_sentence_transformers(loaded: Callable[[str], Loaded], model: str):
+def test_dense_vectors_equal_those_of_sentence_transformers(
+    loaded: Callable[[str], Loaded], model: str, compared: Callable[..., None]
+):
     entry = loaded(model)
     reference = SentenceTransformer(str(entry.path), device="cpu", model_kwargs={"dtype": torch.float32})
     reference.max_seq_length = entry.spec.max_tokens
@@ -130,6 +132,9 @@ def test_dense_vectors_equal_those_of_sentence_transformers(loaded: Callable[[st
     assert vectors.dtype == np.float32
     assert (vectors * expected).sum(1).min() >= 0.9999
     assert np.abs(vectors - expected).max() <= 1e-5
+    alone = [entry.dense([text], is_query=True)[0] for text in texts]
+    library = "sentence-transformers"
+    compared("text_encoder", model, library, vectors, expected, alone, weights="real")
 
 
 def test_dims_that_are_not_those_of_the_model_are_refused(catalog: Catalog):
@@ -163,20 +168,25 @@ def test_each_pooling_is_that_of_sentence_transformers(everything: Loaded, pooli
     assert np.abs(vectors - expected).max() <= 2e-5
 
 
-def test_sparse_vectors_equal_those_of_sentence_transformers(everything: Loaded):
+def test_sparse_vectors_equal_those_of_sentence_transformers(
+    everything: Loaded, compared: Callable[..., None]
+):
     reference = SparseEncoder(str(everything.path), device="cpu")
     expected = reference.encode(TEXTS, batch_size=1, convert_to_sparse_tensor=False).numpy()
 
     outputs = everything.encode(TEXTS, output_types=(OutputType.SPARSE,))
 
+    seen = []
     for output, row in zip(outputs, expected, strict=True):
         found = np.zeros_like(row)
+        seen.append(found)
         found[output.sparse.indices] = output.sparse.values
         assert np.abs(found - row).max() <= 1e-5
         assert output.sparse.dims == 30522
         assert (output.sparse.indices.dtype, output.sparse.values.dtype) == (np.int32, np.float32)
         assert np.all(np.diff(output.sparse.indices) > 0)
         assert np.all(output.sparse.values > 0)
+    compared("text_encoder", SPLADE, "sentence-transformers", seen, expected, weights="real")
 
 
 @pytest.mark.parametrize(("role", "marker"), [(True, "[unused0]"), (False, "[unused1]")])

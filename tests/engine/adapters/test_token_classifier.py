@@ -87,7 +87,7 @@ def test_asked_labels_come_back_as_they_were_spelled(extract):
 
 
 @pytest.mark.parametrize("aggregation", ["simple", "first", "average", "max"])
-def test_spans_and_scores_are_those_of_the_reference_pipeline(aggregation, model):
+def test_spans_and_scores_are_those_of_the_reference_pipeline(aggregation, model, compared):
     spec = PLAIN.model_copy(update={"options": {"aggregation": aggregation}})
     jobs = FAMILY.preparer(spec, weights(ID)).prepare(
         Task.EXTRACT, [Item(text=text) for text in TEXTS], ExtractOptions()
@@ -100,12 +100,16 @@ def test_spans_and_scores_are_those_of_the_reference_pipeline(aggregation, model
         aggregation_strategy=aggregation,
     )
 
+    seen = []
     for text, answer in zip(TEXTS, ours, strict=True):
         theirs = reference(text)
         assert [(e.label, e.start, e.end) for e in answer.entities] == [
             (e["entity_group"], e["start"], e["end"]) for e in theirs
         ]
         assert np.allclose([e.score for e in answer.entities], [e["score"] for e in theirs], atol=1e-4)
+        seen.append(([e.score for e in answer.entities], [e["score"] for e in theirs]))
+    name = f"{ID}, {aggregation}"
+    compared("token_classifier", name, "transformers", *zip(*seen, strict=True), weights="real")
 
 
 def test_a_batch_gives_what_each_text_gives_alone(extract):
@@ -219,7 +223,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
-def test_the_heads_of_other_families_are_applied_as_the_library_does(config, tmp_path):
+def test_the_heads_of_other_families_are_applied_as_the_library_does(config, tmp_path, compared):
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit of DeBERTa is deprecated
@@ -231,4 +235,7 @@ def test_the_heads_of_other_families_are_applied_as_the_library_does(config, tmp
         ours = TokenClassifier(loaded, tagger(PLAIN, {0: "O", 1: "A", 2: "B"}))
         hidden = ours._encoder.hidden([ids.numpy().astype(np.int32)])
 
-    assert torch.allclose(ours._head(hidden.states), expected, atol=1e-5)
+    found = ours._head(hidden.states)
+    assert torch.allclose(found, expected, atol=1e-5)
+    name = f"tiny {config.model_type}"
+    compared("token_classifier", name, "transformers", found.detach(), expected.detach())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def ids_of(text: str) -> list[int]:
 
 @pytest.mark.parametrize("family", list(FAMILIES))
 @pytest.mark.parametrize("answers", [("yes", "no"), ("yes", None)])
-def test_the_score_is_that_of_the_next_word(family: str, answers: tuple[str, str | None], tmp_path: Path):
+def test_the_score_is_that_of_the_next_word(
+    family: str, answers: tuple[str, str | None], tmp_path: Path, compared: Callable[..., None]
+):
     path = saved(FAMILIES[family](), tmp_path, tf.AutoModelForCausalLM, ends="$A")
     model = tf.AutoModelForCausalLM.from_pretrained(path).eval()
     named = {"yes": answers[0]} | ({"no": answers[1]} if answers[1] else {})
@@ -61,6 +64,8 @@ def test_the_score_is_that_of_the_next_word(family: str, answers: tuple[str, str
     assert np.abs(np.array(scores) - expected).max() <= 1e-4
     assert np.abs(np.array(scores) - alone).max() <= 1e-5
     assert np.abs(np.array(scores) - back).max() <= 1e-5
+    name = f"tiny {family}, {' less '.join(filter(None, answers))}"
+    compared("yes_no_reranker", name, "transformers", scores, expected, alone)
 
 
 def test_sigmoid_of_the_difference_is_the_chance_of_yes_among_the_two(qwen: Path):
@@ -123,6 +128,7 @@ def test_an_output_layer_of_its_own_is_used(tmp_path: Path):
     ("options", "said"),
     [
         ({"template": "{query}"}, "holds {query}, then {document}"),
+        ({"template": ["{document}", "{query}"]}, "holds {query}, then {document}"),
         ({"yes": "yes no"}, "2 tokens"),
         ({"no": "no"}, "names the one for yes too"),
     ],

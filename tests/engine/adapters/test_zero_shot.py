@@ -81,7 +81,7 @@ def extract(path, texts, labels, **options):
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_chances_are_those_of_the_reference_pipeline(kind, folder):
+def test_chances_are_those_of_the_reference_pipeline(kind, folder, compared):
     path = folder(kind)
     marks = tf.AutoTokenizer.from_pretrained(path)
     marks.model_max_length = 200
@@ -95,12 +95,15 @@ def test_chances_are_those_of_the_reference_pipeline(kind, folder):
     )
     labels = ("person", "place", "date and word")
 
+    seen = []
     for multi in (False, True):
         ours, _, _ = extract(path, TEXTS, labels, extra={"multi_label": multi})
         for text, answer in zip(TEXTS, ours, strict=True):
             theirs = reference(text, list(labels), multi_label=multi)
             assert [c.label for c in answer.classifications] == theirs["labels"]
             assert np.allclose([c.score for c in answer.classifications], theirs["scores"], atol=1e-5)
+            seen.append(([c.score for c in answer.classifications], theirs["scores"]))
+    compared("zero_shot", f"tiny {kind}", "transformers", *zip(*seen, strict=True))
 
 
 def test_texts_with_other_labels_and_templates_share_a_batch_and_stay_what_they_are_alone(folder):

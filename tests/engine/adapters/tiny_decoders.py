@@ -41,6 +41,29 @@ CONFIGS = {
     "qwen3": transformers.Qwen3Config(**SMALL, head_dim=24),
     "mistral": transformers.MistralConfig(**SMALL, sliding_window=None),
     "mistral, windows": transformers.MistralConfig(**SMALL, sliding_window=8),
+    "gemma2": transformers.Gemma2Config(
+        **SMALL,
+        **{"head_dim": 16, "sliding_window": 8, "attn_logit_softcapping": 2.0, "tie_word_embeddings": False},
+        **{"final_logit_softcapping": 3.0, "query_pre_attn_scalar": 10},
+    ),
+    "granite": transformers.GraniteConfig(
+        **SMALL,
+        attention_multiplier=0.3,
+        logits_scaling=2.0,
+        residual_multiplier=0.7,
+        embedding_multiplier=3.0,
+    ),
+    "olmo2": transformers.Olmo2Config(**SMALL),
+    "phi3": transformers.Phi3Config(**SMALL, sliding_window=8),
+    "phi3, long": transformers.Phi3Config(
+        **SMALL,
+        original_max_position_embeddings=128,
+        rope_parameters={
+            **{"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 128},
+            **{"short_factor": [1.0 + at / 8 for at in range(8)], "long_factor": [4.0] * 8, "factor": 2.0},
+        },
+    ),
+    "smollm3": transformers.SmolLM3Config(**SMALL, no_rope_layers=[1, 1, 0]),
     "gemma3": transformers.Gemma3TextConfig(
         **SMALL, head_dim=16, sliding_window=8, layer_types=["sliding_attention"] * 2 + ["full_attention"]
     ),
@@ -86,7 +109,10 @@ class Reference:
     """What transformers' own `generate` answers, one prompt at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        # the others know no soft caps
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation="eager"
+        )
 
     def greedy(self, prompt: Sequence[int], max_new_tokens: int) -> list[int]:
         ids = torch.tensor([list(prompt)])

@@ -7,41 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers as tf
 from gliner import GLiNER, GLiNERConfig
 
-from tests.engine.adapters.tiny_tokenizer import FIRST, LABELS, LAST, PLACES, tokenizer
-
-DIM = 32
-
-
-def encoder(folder: Path, kind: str = "deberta-v2") -> Path:
-    """A tiny encoder with its tokenizer."""
-    tokenizer(folder)
-    size = {
-        "vocab_size": len(tf.AutoTokenizer.from_pretrained(folder)),
-        "hidden_size": DIM,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "pad_token_id": 0,
-    }
-    if kind == "deberta-v2":
-        config: Any = tf.DebertaV2Config(
-            **size,
-            relative_attention=True,
-            position_biased_input=False,
-            pos_att_type=["p2c", "c2p"],
-            position_buckets=16,
-            norm_rel_ebd="layer_norm",
-            share_att_key=True,
-            max_position_embeddings=512,
-            type_vocab_size=0,
-        )
-    else:
-        config = tf.BertConfig(**size, max_position_embeddings=512)
-    tf.AutoModel.from_config(config).save_pretrained(folder)
-    return folder
+from tests.engine.adapters.tiny_encoder import DIM, encoder
+from tests.engine.adapters.tiny_tokenizer import FIRST, LABELS, LAST, PLACES
 
 
 def gliner(folder: Path, kind: str = "deberta-v2", seed: int = 0, **config: Any) -> Path:
@@ -85,8 +54,8 @@ def planted(folder: Path) -> Path:
             "span_rep_layer.span_rep_layer.project_start",
             "span_rep_layer.span_rep_layer.project_end",
         ):
-            _unchanged(state, part)
-        _unchanged(state, "prompt_rep_layer")
+            unchanged(state, part)
+        unchanged(state, "prompt_rep_layer")
         height = (1 - 1 / DIM) / (1 / DIM - 1 / DIM**2) ** 0.5  # of a one among zeros, once normalised
         inner, outer = (f"span_rep_layer.span_rep_layer.out_project.{layer}" for layer in (0, 3))
         for name in (f"{inner}.weight", f"{inner}.bias", f"{outer}.weight", f"{outer}.bias"):
@@ -100,7 +69,7 @@ def planted(folder: Path) -> Path:
     return path
 
 
-def _unchanged(state: dict[str, torch.Tensor], part: str) -> None:
+def unchanged(state: dict[str, torch.Tensor], part: str) -> None:
     """A layer, a rectifier and a layer that together give back what they are given."""
     eye = torch.eye(DIM)
     for layer in (0, 3):

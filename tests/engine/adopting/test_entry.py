@@ -42,6 +42,16 @@ def test_what_is_not_said_is_left_out(cache):
     assert "set pooling" in spec.notes
 
 
+def test_a_table_of_vectors_needs_neither_a_configuration_nor_a_card(cache):
+    modules = [{"path": "0_StaticEmbedding", "type": "sentence_transformers.models.StaticEmbedding"}]
+    cached(cache, "org/it", {"modules.json": modules})
+    spec = adopted()
+
+    assert (spec.family, spec.devices, spec.dims) == ("text_encoder", ("cpu", "cuda"), {})
+    vectors = entry(Repository("org/it", {"config.json": {"model_type": "model2vec"}}))
+    assert "set pooling" not in vectors.notes
+
+
 def test_a_chat_model_keeps_its_stored_dtype_and_a_context_that_fits():
     config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "dtype": "bfloat16"}
     spec = entry(Repository("org/it", {"config.json": config | {"max_position_embeddings": 40960}}))

@@ -8,13 +8,16 @@ from transformers.models.auto import modeling_auto as auto
 from engine.adapters import family
 from engine.adapters.forward.heads import CLASSIFIERS
 from engine.adapters.forward.packed import PACKED
+from engine.adapters.generation import eyes
 from engine.adapters.open_vocabulary_detector import KINDS
+from engine.adapters.page_encoder import PROCESSORS
 from engine.adopting import families
 from engine.adopting.families import (
     DECODERS,
     DETECTORS,
     ENCODERS,
     PICTURES,
+    SEEING,
     TOGETHER,
     WORDED,
     WRITERS,
@@ -26,7 +29,7 @@ from engine.requests import OutputType
 from tests.engine.adopting.repositories import BERT
 
 NLI = {"0": "entailment", "1": "neutral", "2": "contradiction"}
-BARE = auto.MODEL_MAPPING_NAMES | {"new": "NewModel"}
+BARE = auto.MODEL_MAPPING_NAMES | {"gte": "GteModel", "new": "NewModel"}
 
 
 def of(architecture: str, kind: str, card: dict | None = None, **config: object) -> str:
@@ -49,12 +52,20 @@ def test_an_encoder_is_told_by_its_head(kind):
         of(f"{name}ForMaskedLM", kind)
 
 
+@pytest.mark.parametrize("kind", sorted(SEEING))
+def test_a_model_that_sees_is_told_by_its_type(kind):
+    assert of(auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[kind], kind) == "vision_lm"
+    with pytest.raises(InvalidInput, match="which no family here serves"):
+        of("BlipForConditionalGeneration", "blip")
+
+
 @pytest.mark.parametrize("kind", sorted(WRITERS))
 def test_a_decoder_writes_unless_its_card_says_that_it_ranks(kind):
     name = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
 
     assert of(name, kind) == "causal_lm"
-    assert of(name, kind, {"pipeline_tag": "text-ranking"}) == "yes_no_reranker"
+    if kind in DECODERS:
+        assert of(name, kind, {"pipeline_tag": "text-ranking"}) == "yes_no_reranker"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +92,9 @@ def test_the_other_kinds_are_told_by_their_own_names():
     assert of("BartForSequenceClassification", "bart", id2label=NLI) == "zero_shot"
     assert of("WhisperForConditionalGeneration", "whisper") == "speech_recognizer"
     assert of("GLiClassModel", "GLiClass") == "gliclass"
+    assert of("Extractor", "extractor") == "gliner2"
     assert served(Repository("org/it", {"gliner_config.json": {}})).family == "gliner"
+    assert served(Repository("org/it", {"glirel_config.json": {}})).family == "glirel"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +111,8 @@ def test_the_other_kinds_are_told_by_their_own_names():
         ),
         ({"artifact.metadata": {"dim": 128}}, (), "text_encoder", (OutputType.MULTIVECTOR,)),
         ({}, ("Transformer", "LogitScore"), "yes_no_reranker", ()),
+        ({"config.json": {}}, ("StaticEmbedding", "Normalize"), "text_encoder", (OutputType.DENSE,)),
+        ({"config.json": {"model_type": "model2vec"}}, (), "text_encoder", (OutputType.DENSE,)),
     ],
 )
 def test_a_directory_of_sentence_transformers_says_what_it_makes(files, modules, family_named, makes):
@@ -126,6 +141,8 @@ def test_the_kinds_named_here_are_those_that_the_families_have():
     assert not (ENCODERS | DECODERS) - PACKED - {"deberta", "deberta-v2", "mpnet"}
     assert not (ENCODERS | DECODERS) - set(CLASSIFIERS)
     assert set(KINDS) == WORDED
-    chosen = {"gliner", "gliclass", "florence2", "image_to_text", "object_detector", "zero_shot"}
-    assert chosen <= set(family.names())
-    assert not families.WRITERS - DECODERS
+    assert set(eyes.KINDS) == SEEING
+    assert set(PROCESSORS) == families.PAGES
+    chosen = {"gliner", "gliner2", "glirel", "gliclass", "florence2", "image_to_text", "object_detector"}
+    assert chosen | {"zero_shot"} <= set(family.names())
+    assert set(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) >= families.WRITERS

@@ -12,9 +12,10 @@ from tests.engine.scheduling.jobs import job
 RULES = SchedulingRules(max_waiting_jobs=100, max_model_jobs=10, max_model_cost=1000, max_key_jobs=5)
 
 
-def refusal(jobs, *, wait=0.0, admission=None, now=0.0, **backlog):
+def refusal(jobs, *, wait=0.0, key_jobs=0, admission=None, now=0.0, **backlog):
     gate = admission or Admission(RULES)
-    return gate.refusal(jobs, Backlog(**backlog, predicted_wait=lambda: wait), now)
+    waiting = Backlog(**backlog, key_jobs=lambda: key_jobs, predicted_wait=lambda: wait)
+    return gate.refusal(jobs, waiting, now)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import huggingface_hub.constants
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from engine.catalog import Source
 from engine.errors import WeightsUnavailable
@@ -143,6 +145,57 @@ def test_a_model_is_fetched_from_the_endpoint_with_the_token_and_without_pickles
     assert names == ["1_Pooling/config.json", "config.json", "model.safetensors"]
     assert {token for _, token in asked} == {"Bearer hf_secret"}
     assert not any("pytorch_model" in path for path, _ in asked)
+
+
+def test_a_checkpoint_is_fetched_where_its_conversion_is_named_and_nothing_else_is(cache, tmp_path, fake_hub):
+    endpoint, asked = fake_hub
+    sources = Sources(tmp_path, True, hub_endpoint=endpoint, hub_token=None)
+
+    why = reason(sources, Source(hub="org/model", convert="torch_checkpoint"))
+
+    assert why.startswith("the conversion torch_checkpoint failed")  # its one byte is no checkpoint
+    assert any("pytorch_model.bin" in path for path, _ in asked)
+    assert not any("safetensors" in path for path, _ in asked)
+
+
+def test_a_cached_checkpoint_is_converted_where_that_is_named(cache, tmp_path):
+    folder = snapshot(cache, {"config.json": b"{}"})
+    torch.save({"a": torch.ones(2)}, folder / "pytorch_model.bin")
+    sources = carriers.sources(tmp_path)
+
+    made = sources.locate(carriers.spec(Source(hub="org/model", convert="torch_checkpoint")))
+
+    assert load_file(made / "model.safetensors")["a"].tolist() == [1, 1]
+    assert "there are no safetensors" in reason(sources, Source(hub="org/model"))
+
+
+def test_a_checkpoint_that_lacks_a_shard_is_refused(cache, tmp_path):
+    index = {"weight_map": {"a": "pytorch_model-1-of-2.bin", "b": "pytorch_model-2-of-2.bin"}}
+    files = {"pytorch_model-1-of-2.bin": b"1", "pytorch_model.bin.index.json": json.dumps(index).encode()}
+    snapshot(cache, files)
+
+    why = reason(carriers.sources(tmp_path), Source(hub="org/model", convert="torch_checkpoint"))
+
+    assert why.startswith("pytorch_model-2-of-2.bin is missing from")
+
+
+@pytest.mark.parametrize(
+    ("own", "file"),
+    [("", "gliner_config.json"), ("encoder/", "gliner_config.json"), ("", "glirel_config.json")],
+)
+def test_a_model_that_leans_on_another_for_its_tokenizer_is_whole_with_that_one(cache, tmp_path, own, file):
+    said = json.dumps({"model_name": "org/encoder", "labels_encoder": None}).encode()
+    folder = snapshot(cache, {file: said, "model.safetensors": b"weights"})
+    sources, source = carriers.sources(tmp_path), Source(hub="org/model")
+
+    assert reason(sources, source).startswith("it has its tokenizer from org/encoder: not in the hub's cache")
+    if own:
+        (folder / own).mkdir()
+        (folder / own / "tokenizer.json").write_text("{}")
+        (folder / own / "config.json").write_text("{}")
+    else:
+        snapshot(cache, {"config.json": b"{}", "tokenizer.json": b"{}"}, repo="org/encoder")
+    assert sources.locate(carriers.spec(source)) == folder
 
 
 def test_what_is_cached_is_not_asked_for_again(cache, tmp_path, fake_hub):

@@ -8,8 +8,10 @@ import anyio
 import numpy as np
 import pytest
 
+from replay.knee import WORST
 from replay.ramp import Dwell
-from replay.replaying.ramping import Climb, climb
+from replay.replaying.ramping import Climb, Climbing, climb
+from replay.replaying.run import maker_for
 from replay.replaying.wanted import Wanted, chosen
 from replay.replaying.within import Within
 from replay.trace import Trace
@@ -60,6 +62,34 @@ async def test_the_knee_is_found_below_saturation_by_three_sweeps(anyio_backend)
     first = told["sweeps"][0][-1]["parts"]["a, standard"]
     assert min(first["arrived"]) >= first["begin"] > 0  # warm-up is left out by arrival
     assert "a, standard" in told["fails_first"]
+
+
+async def test_a_step_that_is_lost_ends_early_and_counts_as_one_that_fails(anyio_backend):
+    """30 a second come, 10 are served: after 16.5 s of warm-up 21 of 3,000 are 4 s late within a moment."""
+    async with engine(ONE_AT_A_TIME) as opened:
+        target = Within(opened)
+        picked = chosen(poisson(5, 200), None, Wanted())
+        maker = await maker_for(picked, target, 1)
+        climbing = Climbing(
+            target,
+            picked.trace,
+            maker.specs,
+            maker.lines,
+            {},
+            lambda model, service_class: 1.0,
+            1,
+            anyio.Event(),
+            lambda log: None,
+        )
+        began, done = anyio.current_time(), Climb()
+        lost = await climbing.step(30.0, 110.0, 0, done)
+        took, began = anyio.current_time() - began, anyio.current_time()
+        held = await climbing.step(5.0, 110.0, 1, done)
+
+    assert 16.5 < took < 40 and lost.end < 40
+    assert not lost.passes(1.0) and lost.p99 > WORST
+    assert 9 < lost.served < 11 and not done.void
+    assert anyio.current_time() - began > 110 and held.passes(1.0) and held.end == pytest.approx(126.5)
 
 
 async def test_a_ramp_that_is_stopped_keeps_its_steps(anyio_backend):

@@ -81,7 +81,7 @@ async def test_ten_minutes_of_a_real_trace_go_out_on_time_and_the_report_is_righ
             for part, name in (("code", "a"), ("conv", "b"))
         ]
     )
-    wanted = Wanted(between=(600, 1200), size_scale=0.05)
+    wanted = Wanted(between=(600, 1200), input_scale=0.05, output_scale=0.05)
     picked = chosen(both, None, wanted)
     async with engine(MODELS) as opened:
         done = await run(picked, Within(opened))
@@ -149,13 +149,13 @@ async def test_speed_and_scale_and_only():
 
     twice = chosen(two, None, Wanted(scale=2, method=Method.DUP, names={"z": "a"}))
     assert len(twice.trace) == 10 and twice.trace.models == ("a",)
-    assert dict(Wanted(scale=2, method=Method.DUP, size_scale=0.5).settings()) == {
-        "sizes": "0.5 times",
+    assert dict(Wanted(scale=2, method=Method.DUP, input_scale=0.5).settings()) == {
+        "inputs": "0.5 times",
         "load": "2 times, by dup",
     }
 
 
-@pytest.mark.parametrize("wanted", [Wanted(speed=0), Wanted(size_scale=-1), Wanted(between=(5, 5))])
+@pytest.mark.parametrize("wanted", [Wanted(speed=0), Wanted(input_scale=-1), Wanted(between=(5, 5))])
 async def test_what_makes_no_sense_is_refused(wanted):
     with pytest.raises(BadTrace):
         chosen(trace(0, 1), None, wanted)

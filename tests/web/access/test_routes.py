@@ -32,6 +32,7 @@ OPEN = {
     "GET /readyz",
     "GET /health",
     "GET /tei/{model}/health",
+    "GET /v1/jobs/results/{ref}",
     "GET /static",
     "GET /login",
     "POST /login",

@@ -11,7 +11,7 @@ from tests import simulation
 from tests.web.console.conftest import console
 from tests.web.console.test_live import watching
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
 MODELS, CHANGES, SECONDS = 500, 50, 4
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from engine.errors import QueueFull
 from engine.requests import Request, Response, ServiceClass
 from tests.web.access.conftest import Rows as AccessRows
 from tests.web.access.conftest import bearer
-from tests.web.conftest import serving
+from tests.web.conftest import Clock, serving
 from tests.web.fakes import FakeEngine, respond
 
 pytestmark = pytest.mark.anyio
@@ -49,27 +49,6 @@ class Rows:
     async def keep(self, files: Mapping[str, File | None], batches: Mapping[str, Batch | None]) -> None:
         with self.db.atomic():
             rows.keep(self.db, files, batches)
-
-
-class Clock:
-    """The time of day, which goes on when told."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def db() -> Iterator[Database]:
-    db = Database(memory=True)
-    yield db
-    db.close()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def made(db: Database, place: Path, clock: Clock, **settings: Any) -> FakeEngine:

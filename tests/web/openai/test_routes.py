@@ -12,9 +12,8 @@ import pytest
 from aiohttp import ClientSession
 
 from engine import errors
+from engine.chosen import Chance, Chosen
 from engine.requests import (
-    Chance,
-    Chosen,
     Delta,
     EncodeOptions,
     Generated,

@@ -29,7 +29,7 @@ async def translations(request: web.Request) -> web.Response:
 async def _written(request: web.Request, task: str) -> web.Response:
     fields, data, name = await _form(request)
     asked = wire.read(fields, data, name, task)
-    _, made = calls.of(request, Task.EXTRACT, asked.model, asked)
+    _, made = await calls.of(request, Task.EXTRACT, asked.model, asked)
     response = await request.app[ENGINE].submit(made)
     body, kind = wire.answer(asked, response)
     charset = None if kind == "application/json" else "utf-8"

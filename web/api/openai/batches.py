@@ -7,6 +7,7 @@ from aiohttp import web
 from engine.batches.kept import Batch
 from engine.batches.shelf import DAY
 from web import sending
+from web.api import calls
 from web.api.openai.files import asker
 from web.keys import ENGINE, INTAKE
 from web.wire import endpoints
@@ -25,7 +26,7 @@ async def create(request: web.Request) -> web.Response:
     asked = decode(await request.app[INTAKE].body(request), Form.JSON, wire.BatchBody)
     _, model, _ = endpoints.of(asked.endpoint)
     if model:
-        spec, _ = engine.catalog.resolve(model)
+        spec = await calls.known(request, model)
         engine.access.check_model(who, spec.id)
     batch = await engine.batches.create(
         who,
@@ -34,6 +35,9 @@ async def create(request: web.Request) -> web.Response:
         window=asked.completion_window,
         seconds=wire.window(asked.completion_window, engine.settings.file_days * DAY),
         metadata=wire.metadata(asked.metadata),
+        output_seconds=listing.lasting(
+            asked.output_expires_after, engine.settings.file_days, "output_expires_after"
+        ),
     )
     return _answer(request, batch)
 
@@ -42,7 +46,7 @@ async def list_batches(request: web.Request) -> web.Response:
     """The newest first."""
     batches = request.app[ENGINE].batches
     rows, more = listing.page(batches.shelf.batches(asker(request)), request.query, USUAL, MOST)
-    told = [wire.told(batch, batches.counts(batch)) for batch in rows]
+    told = [wire.told(batch, batches.counts(batch), batches.spent(batch)) for batch in rows]
     return sending.small(listing.listed(told, more))
 
 
@@ -55,8 +59,10 @@ async def show(request: web.Request) -> web.Response:
 async def cancel(request: web.Request) -> web.Response:
     """Nothing new of it is begun; what was answered stays."""
     batches = request.app[ENGINE].batches
-    return _answer(request, await batches.cancel(asker(request), request.match_info["batch"]))
+    batch = batches.shelf.batch(asker(request), request.match_info["batch"])
+    return _answer(request, await batches.cancel(batch.id))
 
 
 def _answer(request: web.Request, batch: Batch) -> web.Response:
-    return sending.small(wire.told(batch, request.app[ENGINE].batches.counts(batch)))
+    batches = request.app[ENGINE].batches
+    return sending.small(wire.told(batch, batches.counts(batch), batches.spent(batch)))

@@ -16,7 +16,7 @@ from web.wire.openai.sampling import Writing
 async def completions(request: web.Request) -> web.StreamResponse:
     asked = await request.app[INTAKE].asked(request, wire.read)
     assert isinstance(asked, Writing)
-    spec, made = calls.of(request, Task.GENERATE, asked.model, asked)
+    spec, made = await calls.of(request, Task.GENERATE, asked.model, asked)
     created = writing.created()
     if asked.stream:
         transcript = wire.Transcript(asked, spec.id, request[REQUEST_ID], created)

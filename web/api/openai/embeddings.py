@@ -16,7 +16,7 @@ from web.wire.openai import embeddings as wire
 async def embeddings(request: web.Request) -> web.StreamResponse:
     asked = await request.app[INTAKE].asked(request, wire.read)
     assert isinstance(asked, wire.Embedding)
-    _, made = calls.of(request, Task.ENCODE, asked.model, asked)
+    _, made = await calls.of(request, Task.ENCODE, asked.model, asked)
     response = await request.app[ENGINE].submit(made)
     said = pieces.of(wire.answer(asked, response), Form.JSON)
     return await sending.pieced(request, said, Form.JSON, response.model, calls.headers(response))

@@ -16,7 +16,7 @@ from engine.batches.shelf import DAY
 from engine.errors import DeadlineExceeded, InvalidInput, UnknownFile
 from web import sending
 from web.access.current import current
-from web.intake import STALL
+from web.intake import STALL, check_encoding
 from web.keys import ENGINE
 from web.multipart import Part, Parts
 from web.wire.openai import files as wire
@@ -35,10 +35,13 @@ def asker(request: web.Request) -> Principal:
 async def create(request: web.Request) -> web.Response:
     """A form with the file and its purpose, as OpenAI's clients send it, or the bare content with
     `purpose` and `filename` in the query."""
+    check_encoding(request)
+    said: dict[str, str] = {}
     if request.content_type.startswith("multipart/"):
-        name, content = await _of_form(request)
+        name, content = await _of_form(request, said)
     else:
         wire.purpose(request.query.get("purpose", wire.PURPOSE))
+        said.update(request.query)
         name = request.query.get("filename", "").encode("utf-8", "replace").decode()
         content = _gathered(request.content.readany)
     engine = request.app[ENGINE]
@@ -52,7 +55,11 @@ async def create(request: web.Request) -> web.Response:
         created_at=now,
         expires_at=now + engine.settings.file_days * DAY,
     )
-    return sending.small(wire.told(await engine.batches.shelf.add(file, content)))
+
+    def seconds() -> float | None:
+        return wire.lasting(wire.of_form(said), engine.settings.file_days)
+
+    return sending.small(wire.told(await engine.batches.shelf.add(file, content, seconds)))
 
 
 async def list_files(request: web.Request) -> web.Response:
@@ -98,9 +105,9 @@ def _file(request: web.Request) -> File:
     return request.app[ENGINE].batches.shelf.file(asker(request), request.match_info["file"])
 
 
-async def _of_form(request: web.Request) -> tuple[str, AsyncIterator[bytes]]:
-    """The file's name, and what is in it. The purpose may come after it, and is checked then."""
-    parts, said = Parts(request), dict[str, str]()
+async def _of_form(request: web.Request, said: dict[str, str]) -> tuple[str, AsyncIterator[bytes]]:
+    """The file's name, and what is in it. Other fields, which are `said`, may come after it."""
+    parts = Parts(request)
     while (part := await parts.next()) is not None:
         if part.name == "file":
             return part.filename, _file_of(parts, part, said)

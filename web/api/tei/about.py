@@ -8,6 +8,7 @@ import engine as product
 from engine.errors import Stopped
 from engine.requests import Task
 from web import sending
+from web.api import calls
 from web.api.tei import embed, rank, which
 from web.keys import ENGINE
 from web.wire.tei import answers
@@ -34,7 +35,7 @@ async def health(request: web.Request) -> web.Response:
 
 async def any_task(request: web.Request) -> web.StreamResponse:
     """As TEI's own root does: whatever the model is there for."""
-    spec, _ = request.app[ENGINE].catalog.resolve(request.match_info["model"])
+    spec = await calls.known(request, request.match_info["model"])
     if Task.ENCODE in spec.tasks:
         return await embed.embed(request)
     return await (rank.rerank(request) if Task.SCORE in spec.tasks else rank.predict(request))

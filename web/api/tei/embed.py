@@ -37,11 +37,11 @@ async def embed_sparse(request: web.Request) -> web.StreamResponse:
 
 async def _embed(request: web.Request, reader: Reader, shape: Shape) -> web.StreamResponse:
     engine, model = request.app[ENGINE], which.model(request, "tei_embed")
-    spec, _ = engine.catalog.resolve(model)
+    spec = await calls.known(request, model)
     asked = await request.app[INTAKE].asked(request, reader)
     assert isinstance(asked, bodies.Embedding) and isinstance(asked.options, EncodeOptions)
     asked = replace(asked, options=prompted(asked.options, asked.prompt_name, spec))
-    _, made = calls.of(request, Task.ENCODE, model, asked)
+    _, made = await calls.of(request, Task.ENCODE, model, asked)
     response = await engine.submit(made)
     said = pieces.listed(shape(made.items, response))
     return await sending.pieced(request, said, Form.JSON, response.model, calls.headers(response))

@@ -30,10 +30,10 @@ Classes = list[dict[str, Any]]
 
 async def rerank(request: web.Request) -> web.StreamResponse:
     engine, model = request.app[ENGINE], which.model(request, "tei_rerank")
-    engine.catalog.resolve(model)
+    await calls.known(request, model)
     asked = await request.app[INTAKE].asked(request, bodies.rerank)
     assert isinstance(asked, bodies.Reranking)
-    _, made = calls.of(request, Task.SCORE, model, asked)
+    _, made = await calls.of(request, Task.SCORE, model, asked)
     response = await engine.submit(made)
     said = pieces.listed(answers.ranks(made.items, response, with_text=asked.return_text))
     return await sending.pieced(request, said, Form.JSON, response.model, calls.headers(response))
@@ -41,12 +41,12 @@ async def rerank(request: web.Request) -> web.StreamResponse:
 
 async def predict(request: web.Request) -> web.StreamResponse:
     engine, model = request.app[ENGINE], which.model(request, "tei_predict")
-    spec, _ = engine.catalog.resolve(model)
+    spec = await calls.known(request, model)
     asked = await request.app[INTAKE].asked(request, bodies.predict)
     assert isinstance(asked, bodies.Predicting)
     scores = Task.SCORE in spec.tasks
     _check(asked, spec, scores)
-    _, made = calls.of(request, Task.SCORE if scores else Task.EXTRACT, model, asked)
+    _, made = await calls.of(request, Task.SCORE if scores else Task.EXTRACT, model, asked)
     if scores:
         found, cut = await _pairs(engine, made, asked)
         headers = calls.truncated(cut)

@@ -33,8 +33,8 @@ async def decode(request: web.Request) -> web.StreamResponse:
 async def _asked(request: web.Request, reader: Reader) -> tuple[str, bodies.Tokenizing]:
     """The model's id, and what it is asked."""
     model = which.model(request, *ANY)
-    request.app[ENGINE].catalog.resolve(model)
+    await calls.known(request, model)
     asked = await request.app[INTAKE].asked(request, reader)
     assert isinstance(asked, bodies.Tokenizing)
-    _, made = calls.of(request, Task.ENCODE, model, asked)
+    _, made = await calls.of(request, Task.ENCODE, model, asked)
     return f"{made.model}:{made.profile}" if made.profile else made.model, asked

@@ -7,8 +7,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from engine import quantities
-from engine.batches.kept import Batch, Counts, Status
+from engine.batches.kept import Batch, Counts, Spent, Status
 from engine.errors import InvalidInput
+from web.wire import endpoints
+from web.wire.openai.files import ExpiresAfter
 
 MOST_PAIRS, LONGEST_NAME, LONGEST_TEXT = 16, 64, 512
 """Of `metadata`, as at OpenAI."""
@@ -19,12 +21,31 @@ class BatchBody(Struct):
     endpoint: str
     completion_window: str = "24h"
     metadata: dict[str, str] | None = None
+    output_expires_after: ExpiresAfter | None = None
 
 
 class RequestCounts(Struct):
     total: int
     completed: int
     failed: int
+
+
+class InputDetails(Struct):
+    cached_tokens: int
+
+
+class OutputDetails(Struct):
+    reasoning_tokens: int
+
+
+class BatchUsage(Struct):
+    """Of the lines that were answered."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
 
 
 class BatchError(Struct):
@@ -60,6 +81,10 @@ class BatchObject(Struct):
     cancelling_at: int | None
     cancelled_at: int | None
     request_counts: RequestCounts
+    usage: BatchUsage | None
+    """None until tokens were counted."""
+    model: str | None
+    """Where the endpoint names it; else each line has its own."""
     metadata: dict[str, str] | None
     object: Literal["batch"] = "batch"
 
@@ -72,7 +97,7 @@ class BatchList(Struct):
     object: Literal["list"] = "list"
 
 
-def told(batch: Batch, counts: Counts) -> dict[str, Any]:
+def told(batch: Batch, counts: Counts, spent: Spent) -> dict[str, Any]:
     """As `BatchObject`."""
     errors = [
         {"code": each.code, "message": each.message, "line": each.line, "param": each.param}
@@ -93,7 +118,22 @@ def told(batch: Batch, counts: Counts) -> dict[str, Any]:
         "expires_at": int(batch.expires_at),
         **{f"{status}_at": int(batch.at[status]) if status in batch.at else None for status in reached},
         "request_counts": {"total": counts.total, "completed": counts.completed, "failed": counts.failed},
+        "usage": _usage(spent),
+        "model": endpoints.of(batch.endpoint)[1] or None,
         "metadata": batch.metadata,
+    }
+
+
+def _usage(spent: Spent) -> dict[str, Any] | None:
+    total = spent.input_tokens + spent.output_tokens
+    if not total:
+        return None
+    return {
+        "input_tokens": spent.input_tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": spent.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": total,
     }
 
 

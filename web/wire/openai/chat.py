@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
 
-from engine.requests import Grammar, Item
+from engine.requests import Grammar
 from web.wire import free, grammars, options, texts
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
@@ -54,17 +54,18 @@ def read(body: Body, form: Form, limits: Limits) -> Chat:
     texts.only_json(form)
     asked = decode(body, form, ChatBody)
     _refuse(asked)
+    conversation, item = turns(asked.messages, limits, "messages")
     functions = offered(asked.tools, asked.tool_choice, form)
     chosen = sampling.chosen(
         asked,
         asked.max_completion_tokens or asked.max_tokens or DEFAULT_TOKENS,
-        messages=turns(asked.messages, limits, "messages"),
+        messages=conversation,
         tools=functions.tools,
         grammar=functions.grammar(_format(asked.response_format, form)),
         top_logprobs=(asked.top_logprobs or 0) if asked.logprobs else None,
     )
     return Chat(
-        (Item(),),
+        (item,),
         chosen,
         service_class=sampling.tier(asked),
         stream=bool(asked.stream),

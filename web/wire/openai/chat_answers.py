@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.chosen import Chosen
 from engine.errors import EngineError
-from engine.requests import Chosen, Delta, Generated, Response
+from engine.requests import Delta, Generated, Response
 from engine.toolcalls import Call, Watch, read
 from web.dialects import openai
 from web.wire import answers

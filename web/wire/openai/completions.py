@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Raw
 
+from engine.chosen import Chosen
 from engine.errors import EngineError
-from engine.requests import Chosen, Delta, Generated, Response
+from engine.requests import Delta, Generated, Response
 from web.dialects import openai
 from web.wire import answers, texts
 from web.wire.decoding import Body, decode

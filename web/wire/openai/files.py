@@ -11,6 +11,15 @@ from engine.batches.kept import File
 from engine.errors import InvalidInput
 
 PURPOSE = "batch"
+LEAST_KEPT = 3600
+"""Seconds that a file is kept at least, as at OpenAI."""
+
+
+class ExpiresAfter(Struct):
+    """When a file is to go: so many seconds after it was made."""
+
+    anchor: str
+    seconds: int
 
 
 class FileObject(Struct):
@@ -67,6 +76,31 @@ def purpose(said: str | None) -> str:
     if said != PURPOSE:
         raise InvalidInput(f"purpose is {PURPOSE!r} here, not {(said or '')[:100]!r}.", param="purpose")
     return said
+
+
+def lasting(said: ExpiresAfter | None, days: int, where: str = "expires_after") -> float | None:
+    """Seconds that a file is kept; None where nothing is said. `days`: no file is kept longer.
+
+    Raises InvalidInput.
+    """
+    if said is None:
+        return None
+    if said.anchor != "created_at":
+        raise InvalidInput(f"{where}.anchor is 'created_at'.", param=where)
+    if not LEAST_KEPT <= said.seconds <= days * 86400:
+        most = f"{days * 86400} (file_days, {days} days)"
+        raise InvalidInput(f"{where}.seconds is from {LEAST_KEPT} to {most}.", param=where)
+    return float(said.seconds)
+
+
+def of_form(said: Mapping[str, str]) -> ExpiresAfter | None:
+    """As a form has it: `expires_after[anchor]` and `expires_after[seconds]`. Raises InvalidInput."""
+    anchor, seconds = (said.get(f"expires_after[{name}]") for name in ("anchor", "seconds"))
+    if anchor is None and seconds is None:
+        return None
+    if seconds is None or not (seconds.isascii() and seconds.isdigit() and len(seconds) < 12):
+        raise InvalidInput("expires_after[seconds] is a whole number.", param="expires_after")
+    return ExpiresAfter(anchor or "", int(seconds))
 
 
 def page(found: Sequence[T], query: Mapping[str, str], usual: int, most: int) -> tuple[list[T], bool]:

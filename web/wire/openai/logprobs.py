@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from engine.requests import Chance, Chosen
+from engine.chosen import Chance, Chosen
 
 
 def of_chat(chosen: Iterable[Chosen]) -> dict[str, Any]:

@@ -8,10 +8,14 @@ from typing import Annotated, Any
 from msgspec import Meta, Raw, Struct
 
 from engine.errors import InputTooLong
+from engine.requests import Item, Media
 from web.wire import free
+from web.wire.bodies import MAX_IMAGES
 from web.wire.forms import Form
 from web.wire.items import Limits
+from web.wire.openai import pictures
 from web.wire.openai.complaints import wrong
+from web.wire.openai.pictures import ImageUrl
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 TEXT = ("text", "input_text", "output_text")
@@ -22,6 +26,7 @@ class Part(Struct):
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: ImageUrl | str | None = None
 
 
 class FunctionCall(Struct):
@@ -46,20 +51,30 @@ class Message(Struct):
 Messages = Annotated[list[Message], Meta(max_length=2**14)]
 
 
-def turns(messages: Sequence[Message], limits: Limits, name: str) -> tuple[Mapping[str, Any], ...]:
-    """`name` is the list's in complaints. Raises InvalidInput naming the message that is wrong."""
+def turns(
+    messages: Sequence[Message], limits: Limits, name: str
+) -> tuple[tuple[Mapping[str, Any], ...], Item]:
+    """The turns, and an item with their images in order.
+
+    `name` is the list's in complaints. Raises InvalidInput naming the message that is wrong.
+    """
     if not messages:
         raise wrong(name, f"{name} is empty; send at least one.")
-    made = tuple(_turn(message, f"{name}[{at}]", name, limits) for at, message in enumerate(messages))
-    size = sum(len(turn["content"].encode()) for turn in made)
+    images: list[Media] = []
+    made = tuple(_turn(message, f"{name}[{at}]", name, limits, images) for at, message in enumerate(messages))
+    size = sum(len(text.encode()) for turn in made for text in _texts(turn["content"]))
     if size > limits.item_text_bytes:
         raise InputTooLong(
             f"{name} has {size} bytes of text; at most {limits.item_text_bytes} are taken.", param=name
         )
-    return made
+    return made, Item(images=tuple(images))
 
 
-def _turn(message: Message, where: str, name: str, limits: Limits) -> Mapping[str, Any]:
+def _texts(content: str | list[dict[str, str]]) -> list[str]:
+    return [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+
+
+def _turn(message: Message, where: str, name: str, limits: Limits, images: list[Media]) -> Mapping[str, Any]:
     if message.role not in ROLES:
         said = f"{where}.role is {message.role[:100]!r}; it is one of {', '.join(ROLES)}."
         raise wrong(name, said)
@@ -69,7 +84,9 @@ def _turn(message: Message, where: str, name: str, limits: Limits) -> Mapping[st
     if message.content is None and not calls:
         raise wrong(name, f"{where}.content is missing; send text.")
     content = (
-        message.content if isinstance(message.content, str) else _text(message.content or (), where, name)
+        message.content
+        if isinstance(message.content, str)
+        else _content(message.content or (), where, name, images)
     )
     turn: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
@@ -79,18 +96,27 @@ def _turn(message: Message, where: str, name: str, limits: Limits) -> Mapping[st
     return {**turn, **{key: value for key, value in beside.items() if value}}
 
 
-def _text(parts: Iterable[Part], where: str, name: str) -> str:
-    found = []
+def _content(parts: Iterable[Part], where: str, name: str, images: list[Media]) -> str | list[dict[str, str]]:
+    """Text, or texts and places of images where there are any; these go to `images`."""
+    found: list[dict[str, str]] = []
+    before = len(images)
     for at, part in enumerate(parts):
+        if part.type in pictures.SHOWN:
+            if len(images) == MAX_IMAGES:
+                raise pictures.too_many(name)
+            images.append(pictures.read(part.image_url, f"{where}.content[{at}]", name))
+            found.append({"type": "image"})
+            continue
         text = part.refusal if part.type == "refusal" else part.text
         if part.type not in (*TEXT, "refusal") or text is None:
             raise wrong(
                 name,
-                f"{where}.content[{at}] is of type {part.type[:100]!r}; the models that write here read text "
-                "alone. Have images and documents read by POST /v1/extract/{model}, and send the text.",
+                f"{where}.content[{at}] is of type {part.type[:100]!r}; models that write read text and some "
+                "read images. Have documents and recordings read by POST /v1/extract/{model}, and send the "
+                "text.",
             )
-        found.append(text)
-    return "".join(found)
+        found.append({"type": "text", "text": text})
+    return found if len(images) > before else "".join(part["text"] for part in found)
 
 
 def _call(call: ToolCall, where: str, limits: Limits) -> dict[str, Any]:

@@ -68,14 +68,15 @@ def read(body: Body, form: Form, limits: Limits) -> Responding:
     if asked.tools:
         raise wrong("tools", "tools are offered on /v1/chat/completions only.")
     kind, grammar = _format(asked.text, form)
+    conversation, item = _turns(asked, limits)
     chosen = sampling.chosen(
         asked,
         asked.max_output_tokens or DEFAULT_TOKENS,
-        messages=_turns(asked, limits),
+        messages=conversation,
         grammar=grammar,
     )
     return Responding(
-        (Item(),),
+        (item,),
         chosen,
         service_class=sampling.tier(asked),
         stream=bool(asked.stream),
@@ -85,13 +86,13 @@ def read(body: Body, form: Form, limits: Limits) -> Responding:
     )
 
 
-def _turns(asked: ResponsesBody, limits: Limits) -> tuple[Mapping[str, Any], ...]:
+def _turns(asked: ResponsesBody, limits: Limits) -> tuple[tuple[Mapping[str, Any], ...], Item]:
     given = asked.input
     if isinstance(given, str):
         given = [messages.Message("user", given)]
-    made = messages.turns(given, limits, "input")
+    made, item = messages.turns(given, limits, "input")
     told = texts.item(asked.instructions or "", limits, "instructions").text
-    return ({"role": "system", "content": told}, *made) if told else made
+    return (({"role": "system", "content": told}, *made) if told else made), item
 
 
 def _format(text: Text | None, form: Form) -> tuple[str, Grammar | None]:

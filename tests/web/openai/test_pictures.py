@@ -1,0 +1,59 @@
+"""Images in conversations, from what clients send to what the engine is asked."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from engine.requests import GenerateOptions, Item, Media
+from tests.web.fakes import FakeEngine
+
+pytestmark = pytest.mark.anyio
+
+PNG, JPEG = b"a picture", b"another one"
+
+
+def url(data: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{b64encode(data).decode()}"
+
+
+CHAT_PARTS = [
+    {"type": "text", "text": "Is this"},
+    {"type": "image_url", "image_url": {"url": url(PNG, "image/png"), "detail": "low"}},
+    {"type": "text", "text": "what is in"},
+    {"type": "image_url", "image_url": {"url": url(JPEG, "image/jpeg")}},
+]
+RESPONSE_PARTS = [
+    {"type": "input_text", "text": "Is this"},
+    {"type": "input_image", "image_url": url(PNG, "image/png"), "detail": "auto"},
+    {"type": "input_text", "text": "what is in"},
+    {"type": "input_image", "image_url": url(JPEG, "image/jpeg")},
+]
+TOLD = {"role": "user", "content": "Look."}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [TOLD, {"role": "user", "content": CHAT_PARTS}]}),
+        ("/v1/responses", {"input": [TOLD, {"role": "user", "content": RESPONSE_PARTS}]}),
+    ],
+)
+async def test_images_go_beside_a_conversation_that_tells_their_places(
+    http: ClientSession, engine: FakeEngine, path: str, body: dict[str, Any]
+):
+    async with http.post(path, json={"model": "fake/writer", **body}) as response:
+        assert response.status == 200, await response.text()
+
+    (asked,) = engine.requests
+    assert asked.items == (Item(images=(Media(PNG, "image/png"), Media(JPEG, "image/jpeg"))),)
+    assert isinstance(asked.options, GenerateOptions)
+    assert asked.options.messages[1]["content"] == [
+        {"type": "text", "text": "Is this"},
+        {"type": "image"},
+        {"type": "text", "text": "what is in"},
+        {"type": "image"},
+    ]

@@ -1,0 +1,223 @@
+"""`/v1/jobs`: one operation over many items, run as a batch of the server's own making."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from aiohttp import web
+from anyio import to_thread
+from msgspec import Raw
+
+from engine.access.principals import Principal
+from engine.batches.answers import among
+from engine.batches.kept import Batch, Job
+from engine.batches.shelf import Shelf
+from engine.errors import InvalidInput, UnknownFile
+from web import sending
+from web.access import origin
+from web.api import calls
+from web.api.openai.files import CHUNK, asker
+from web.engine import Engine
+from web.errors import NotOffered, ResultGone
+from web.keys import ENGINE, INTAKE
+from web.wire import endpoints, job_calls, job_results
+from web.wire import jobs as wire
+from web.wire.decoding import decode
+from web.wire.forms import Form
+from web.wire.openai import files as listing
+
+KEPT = 3600.0
+"""Seconds for which an address of results is good. The job has a new one whenever it is asked."""
+LONGEST_KEY = 256
+USUAL, MOST = 1000, 10_000
+"""Jobs on one page: the published client asks for one only."""
+
+
+async def create(request: web.Request) -> web.Response:
+    """It is on disk when this is answered, and runs from now on."""
+    engine, who, intake = request.app[ENGINE], asker(request), request.app[INTAKE]
+    key = _key(request)
+    body = await intake.body(request)
+    asked = decode(body, Form.JSON, job_calls.JobBody)
+    items = job_calls.check(asked, min(engine.settings.max_items, engine.settings.batch_lines))
+    spec = await calls.known(request, asked.model)
+    engine.access.check_model(who, spec.id)
+    task, _, reader = endpoints.of(job_calls.endpoint(asked))
+    if task not in spec.tasks:
+        raise InvalidInput(
+            f"{spec.id} does not {task}; it is for {', '.join(spec.tasks)}.", param="operation"
+        )
+    lines = job_calls.calls(asked, _uploaded(engine, who, asked) if items is None else items)
+    first = await to_thread.run_sync(next, lines, b"")
+    if not first:
+        raise InvalidInput(f"There are no items in {asked.src}.", param="src")
+    await intake.decoded(job_calls.body_of(first), reader)  # wrong options are told now
+    job = Job(asked.operation, asked.model, key, job_calls.digest(body) if key else "")
+    counted = itertools.count(1)
+    batch = await engine.batches.submit(who, job, job_calls.endpoint(asked), _gathered(first, lines, counted))
+    if batch.job is not job:  # it was made before, by its key
+        return sending.small(await _told(request, batch))
+    return sending.small(wire.made(batch, next(counted)), status=201)
+
+
+async def list_jobs(request: web.Request) -> web.Response:
+    """One's own, the newest first, without where their results are."""
+    batches = request.app[ENGINE].batches
+    rows, more = listing.page(batches.shelf.jobs(asker(request)), request.query, USUAL, MOST)
+    told = [wire.told(job, batches.counts(job), []) for job in rows]
+    return sending.small({"object": "list", "data": told, "has_more": more})
+
+
+async def show(request: web.Request) -> web.Response:
+    """As it is now."""
+    return sending.small(await _told(request, _job(request)))
+
+
+async def cancel(request: web.Request) -> web.Response:
+    """Nothing new of it is begun; what was answered stays."""
+    return sending.small(await _told(request, await request.app[ENGINE].batches.cancel(_job(request).id)))
+
+
+async def execute(request: web.Request) -> web.Response:
+    """Plans are a control plane's."""
+    job = _job(request)
+    raise NotOffered(
+        f"{job.id} has no plan to execute: plans belong to the connectors of a control plane, which this "
+        "server has none of. Jobs run as soon as they are made."
+    )
+
+
+async def repair(request: web.Request) -> web.Response:
+    """Nothing needs it."""
+    job = _job(request)
+    raise NotOffered(
+        f"{job.id} needs no repair: repairs belong to the connectors of a control plane, which this server "
+        "has none of. After a crash jobs go on by themselves; items that failed may be sent as a new job."
+    )
+
+
+async def results(request: web.Request) -> web.Response:
+    """Whoever knows the address may read it: the published client brings no key here."""
+    engine = request.app[ENGINE]
+    job, chunk = _opened(engine, request.match_info["ref"])
+    numbers = range(chunk * wire.CHUNK, (chunk + 1) * wire.CHUNK)
+    shelf = engine.batches.shelf
+
+    def packed() -> bytes:
+        found = [each for file in _kept(job, shelf) for each in among(shelf.folder.path(file), numbers)]
+        return job_results.packed(job, sorted(found))
+
+    try:
+        body = await to_thread.run_sync(packed)
+    except FileNotFoundError:
+        raise ResultGone from None
+    return web.Response(body=body, content_type="application/octet-stream")
+
+
+def _job(request: web.Request) -> Batch:
+    return request.app[ENGINE].batches.shelf.job(asker(request), request.match_info["job"])
+
+
+def _key(request: web.Request) -> str:
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidInput(f"Idempotency-Key is at most {LONGEST_KEY} printable ASCII characters.")
+    return key
+
+
+def _uploaded(engine: Engine, who: Principal, asked: job_calls.JobBody) -> Iterator[Raw]:
+    """The items of the file that `src` names. Raises UnknownFile; what it gives is read in a thread."""
+    shelf, settings = engine.batches.shelf, engine.settings
+    file, said = shelf.file(who, (asked.src or "").removeprefix(job_calls.UPLOAD)), job_calls.fields(asked)
+
+    def items() -> Iterator[Raw]:
+        try:
+            opened = shelf.path(file).open("rb")
+        except FileNotFoundError:
+            raise UnknownFile(f"The content of {file.id} is gone.") from None
+        with opened:
+            lines = iter(lambda: opened.readline(settings.max_body_bytes + 1), b"")
+            yield from job_calls.of_lines(lines, said, settings.batch_lines, settings.max_body_bytes)
+
+    return items()
+
+
+async def _gathered(first: bytes, lines: Iterator[bytes], counted: Iterator[int]) -> AsyncIterator[bytes]:
+    """Lines in pieces that are worth a write, made in a thread. `counted` goes on by one for each after
+    the first."""
+
+    def piece() -> bytes:
+        held = bytearray()
+        for line in lines:
+            next(counted)
+            held += line
+            if len(held) >= CHUNK:
+                break
+        return bytes(held)
+
+    yield first
+    while held := await to_thread.run_sync(piece):
+        yield held
+
+
+async def _told(request: web.Request, job: Batch) -> dict[str, Any]:
+    batches = request.app[ENGINE].batches
+    counts = batches.counts(job)
+    chunks = await _chunks(request, job) if job.ended and counts.total else []
+    return wire.told(job, counts, chunks)
+
+
+async def _chunks(request: web.Request, job: Batch) -> list[dict[str, Any]]:
+    shelf = request.app[ENGINE].batches.shelf
+    kept, total = _kept(job, shelf), job.counts.total
+    failed: set[int] = set()
+    if job.error_id in kept:
+
+        def wrong() -> set[int]:
+            path = shelf.folder.path(job.error_id)
+            return {number // wire.CHUNK for number, _ in among(path, range(total))}
+
+        failed = await to_thread.run_sync(wrong)
+    return [
+        {
+            "seq": chunk,
+            "items": min(wire.CHUNK, total - chunk * wire.CHUNK),
+            "state": "failed" if chunk in failed else "succeeded",
+            "ref": _ref(request, job, chunk) if kept else None,
+        }
+        for chunk in range(wire.pieces(total))
+    ]
+
+
+def _kept(job: Batch, shelf: Shelf) -> list[str]:
+    """Its files of results that are there still."""
+    return [file for file in job.files if shelf.has(file)]
+
+
+def _ref(request: web.Request, job: Batch, chunk: int) -> str:
+    engine = request.app[ENGINE]
+    scheme = "https" if origin.https(request) else "http"
+    said = f"{job.id}.{chunk}.{int(engine.batches.clock() + KEPT)}"
+    path = f"{engine.settings.base_path}/v1/jobs/results/{said}.{_mac(engine, said)}"
+    return f"{scheme}://{origin.place(request)}{path}"
+
+
+def _opened(engine: Engine, ref: str) -> tuple[Batch, int]:
+    """The job and the chunk that an address was made for. Raises ResultGone."""
+    said, _, mac = ref.rpartition(".")
+    if not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(engine, said).encode()):
+        raise ResultGone
+    key, chunk, until = said.split(".")
+    job = engine.batches.shelf.known(key)
+    if job is None or not _kept(job, engine.batches.shelf) or engine.batches.clock() > int(until):
+        raise ResultGone
+    return job, int(chunk)
+
+
+def _mac(engine: Engine, said: str) -> str:
+    what = f"job results {said}".encode("utf-8", "replace")
+    return hmac.new(engine.session_key, what, hashlib.sha256).hexdigest()[:40]

@@ -1,0 +1,51 @@
+"""`POST /v1/recommend`: a model for a task, of those that can be asked here now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+from anyio import to_thread
+
+from engine.access.principals import may_call
+from engine.catalog import ModelSpec
+from engine.sources.locate import Sources
+from engine.view import ModelView
+from web import sending
+from web.api.openai.files import asker
+from web.engine import Engine
+from web.keys import ENGINE, INTAKE
+from web.wire import recommend as wire
+from web.wire.decoding import decode
+from web.wire.forms import Form
+
+_RUNS = frozenset({"available", "loading", "loaded"})
+
+
+async def recommend(request: web.Request) -> web.Response:
+    """Nothing is loaded for it."""
+    engine, who = request.app[ENGINE], asker(request)
+    asked = decode(await request.app[INTAKE].body(request), Form.JSON, wire.RecommendBody)
+    name, catalog = wire.task(asked.task), engine.catalog
+    fitting = [spec for spec in wire.fitting(name, catalog) if may_call(who, spec.id)]
+    known = await _known(engine, fitting)
+    return sending.small(wire.answer(name, catalog, known))
+
+
+async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]:
+    """Those that run here: their weights are here, or there already; nobody paused them; none failed."""
+    view, settings = engine.view(), engine.settings
+    kinds = {device.kind for device in view.devices}
+    seen = {model.id: model for model in view.models}
+    models = [(spec, seen.get(spec.id, ModelView(spec.id, "available"))) for spec in specs]
+    may = [(s, m) for s, m in models if m.state in _RUNS and not m.paused and kinds.intersection(s.devices)]
+    extras = frozenset(settings.extras)
+    sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+
+    def here() -> list[tuple[ModelSpec, bool]]:
+        return [(s, m.state == "loaded") for s, m in may if m.state == "loaded" or sources.here(s)]
+
+    found = await to_thread.run_sync(here)
+    return [
+        wire.Known(spec, loaded, engine.closely.unit(spec.unit()).weights_bytes) for spec, loaded in found
+    ]

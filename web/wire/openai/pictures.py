@@ -1,0 +1,50 @@
+"""Images in a conversation: base64 in data URLs. Nothing is fetched for a client."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+
+from msgspec import Struct
+
+from engine.errors import InputTooLong, InvalidInput
+from engine.requests import Media
+from web.wire.bodies import MAX_IMAGE_BYTES, MAX_IMAGES
+from web.wire.openai.complaints import wrong
+
+SHOWN = ("image_url", "input_image")
+"""Types of the parts that hold one."""
+_START, _BASE64 = "data:", ";base64"
+
+
+class ImageUrl(Struct):
+    """`detail` is for other servers: an entry says how large images may be."""
+
+    url: str
+
+
+def read(found: ImageUrl | str | None, where: str, name: str) -> Media:
+    """`name` is the parameter in complaints. Raises InvalidInput, InputTooLong."""
+    url = found.url if isinstance(found, ImageUrl) else found
+    if not url:
+        raise wrong(name, f"{where} has no image_url; send the image as a data URL.")
+    if not url.startswith(_START):
+        scheme = url.partition(":")[0][:20]
+        raise wrong(
+            name,
+            f"{where} is a URL of {scheme!r}; this server fetches nothing. Send the image itself: "
+            "data:image/png;base64,...",
+        )
+    kind, comma, data = url.removeprefix(_START).partition(",")
+    if not comma or not kind.endswith(_BASE64) or not kind.startswith("image/"):
+        raise wrong(name, f"{where} is no image in base64; write data:image/png;base64,...")
+    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        raise InputTooLong(f"{where} is larger than {MAX_IMAGE_BYTES} bytes.", param=name)
+    try:
+        return Media(b64decode(data, validate=True), kind.removesuffix(_BASE64).partition(";")[0])
+    except (binascii.Error, ValueError):
+        raise wrong(name, f"{where} is no base64.") from None
+
+
+def too_many(name: str) -> InvalidInput:
+    return wrong(name, f"{name} has more than {MAX_IMAGES} images.")
