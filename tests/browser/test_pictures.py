@@ -19,6 +19,8 @@ KEEPING = bool(os.environ.get("SERAI_IMAGES"))
 HISTORY = 60_000 if KEEPING else 1000
 """Milliseconds of traffic before pictures are taken: charts that somebody reads have something in them."""
 
+FITS = "Array.from(document.querySelectorAll('.wide')).every((each) => each.scrollWidth <= each.clientWidth)"
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
@@ -54,6 +56,7 @@ def test_the_pages_are_as_the_documentation_shows_them(tmp_path, place: Path, ta
             expect(row(overview, MINILM).locator("td[id$='-p99']")).not_to_have_text("–")
             overview.wait_for_timeout(HISTORY)
             phone.evaluate("document.getElementById('models').scrollIntoView()")
+            assert overview.evaluate(FITS), "no button is cut off, however long the names are"
             for name, page in pages.items():
                 expect(page.locator("#age")).to_have_attribute("data-age", "fresh")
                 take(page, name)
