@@ -139,7 +139,9 @@ class Settings(BaseModel):
     store: Folder = _model(
         Path("~/.cache/serai"), "directory", "Where converted and downloaded weights are kept."
     )
-    state_dir: Folder = _model(Path("~/.local/share/serai"), "directory", "Where the two databases live.")
+    state_dir: Folder = _model(
+        Path("~/.local/share/serai"), "directory", "Where databases, files, entries and results lie."
+    )
     online: bool = _model(False, "yes or no", "Whether a model hub may be asked for weights.")
     hub_endpoint: Annotated[str | None, AfterValidator(checks.url), Maybe] = _model(
         None, "URL", "Another hub or a mirror. `HF_ENDPOINT` is read too."

@@ -30,7 +30,7 @@ ROOM = 400 * MIB
 def compared(law: Law, count: int) -> tuple[Validation, float]:
     seeds = itertools.count(100)
     server = measured(law.ran(sent(count, law.rate, 1), 1))
-    print("; ".join(server.assumed))
+    print("; ".join((*server.measured, *server.assumed)))
     trace = law.ran(sent(count, law.rate, 2), 2).trace()
     basis = Basis(server, trace, trace, 0, Path())
 

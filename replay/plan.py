@@ -66,7 +66,7 @@ class Basis:
             "serai": __version__,
             "badge": badge(found, now=time.time(), extrapolated=extrapolated).value,
             "validated_at": found.at if found is not None else None,
-            "notes": [*self.traffic.notes],
+            "notes": [*self.traffic.notes, *self.server.measured],
             "assumed": [*self.server.assumed],
         }
 

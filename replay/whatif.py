@@ -115,7 +115,10 @@ class Change:
 
 def _known(server: Server, name: str) -> Unit:
     if name not in server.units:
-        raise BadTrace(f"The server has no {name}; it has {', '.join(sorted(server.units))}.")
+        raise BadTrace(
+            f"{server.origin} saw nothing of {name}, only of {', '.join(sorted(server.units))}; "
+            f"--add-model {name}=like:ONE_OF_THESE,rate=N adds what it would be."
+        )
     return server.units[name]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
 import anyio
 
@@ -67,7 +67,7 @@ class Batches:
         return await self._kept(batch)
 
     async def submit(self, who: Principal, job: Job, endpoint: str, content: AsyncIterable[bytes]) -> Batch:
-        """A job, whose lines are `content`. Of two with one key there is the first.
+        """A job, whose lines are `content`, each with its end. Of two with one key there is the first.
 
         Raises QueueFull, StorageFull, StateChanged for a key that was used for another job, and
         whatever `content` raises.
@@ -75,14 +75,14 @@ class Batches:
         if not job.key:
             return await self._submitted(who, job, endpoint, content)
         async with self._keyed:
-            found = self.shelf.keyed(who, job.key)
-            if found is None:
-                return await self._submitted(who, job, endpoint, content)
-            if found.job is None or found.job.digest != job.digest:
-                raise StateChanged(
-                    f"This Idempotency-Key made {found.id}, which is another job; use a new one."
-                )
-            return found
+            return self.made(who, job) or await self._submitted(who, job, endpoint, content)
+
+    def made(self, who: Principal, job: Job) -> Batch | None:
+        """What the key of `job` made before. Raises StateChanged where that is another job."""
+        found = self.shelf.keyed(who, job.key) if job.key else None
+        if found is not None and (found.job is None or found.job.digest != job.digest):
+            raise StateChanged(f"This Idempotency-Key made {found.id}, which is another job; use a new one.")
+        return found
 
     async def _submitted(
         self, who: Principal, job: Job, endpoint: str, content: AsyncIterable[bytes]
@@ -99,7 +99,15 @@ class Batches:
             created_at=now,
             expires_at=expires_at,
         )
-        await self.shelf.add(file, content)
+        total = 0
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal total
+            async for piece in content:
+                total += piece.count(b"\n")
+                yield piece
+
+        await self.shelf.add(file, counted())
         batch = Batch(
             id=key,
             owner=who.id,
@@ -109,6 +117,7 @@ class Batches:
             created_at=now,
             expires_at=expires_at,
             job=job,
+            counts=Counts(total),
             output_id=new_file(),
             error_id=new_file(),
         )

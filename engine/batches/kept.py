@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+PART = 512
+"""Lines of a job whose answers are counted, and fetched, together."""
 MOST_COMPLAINTS = 100
 """Lines that are told of one batch that cannot be run."""
 
@@ -92,9 +94,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     at: Mapping[Status, float] = {}
     """When it came to each state after the first."""
     counts: Counts = Counts()
-    """As they were at the last change of state."""
+    """As they were at the last change of state; a job's total from the start."""
     spent: Spent = Spent()
     """As it was then."""
+    parts: tuple[tuple[int, int], ...] = ()
+    """Of a job that has ended: how many answers of each `PART` of its lines are good, and how many not."""
     output_seconds: float | None = None
     """How long its results are kept after they were made; None: as long as any file."""
     job: Job | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 
 from engine.batches.kept import Counts
@@ -33,6 +34,11 @@ class Progress:
     @property
     def complete(self) -> bool:
         return len(self._good) + len(self._bad) == self._total
+
+    def parts(self, size: int) -> tuple[tuple[int, int], ...]:
+        """Of each `size` lines, how many are answered well, and how many otherwise."""
+        good, bad = (Counter(line // size for line in lines) for lines in (self._good, self._bad))
+        return tuple((good[part], bad[part]) for part in range(-(-self._total // size)))
 
     def take(self) -> int | None:
         """The first line that is left, which is under way from now on; None when there is none."""

@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from engine import errors
 from engine.batches import lines
 from engine.batches.answers import Answers
-from engine.batches.kept import Batch, Complaint, Spent, Status, last
+from engine.batches.kept import PART, Batch, Complaint, Spent, Status, last
 from engine.batches.lines import Answered, Checked, Line, Result, Wrong
 from engine.batches.progress import Pace, Progress
 from engine.batches.shelf import DAY, Shelf
@@ -70,7 +70,7 @@ class Run:
         self._some = anyio.Event()
         self._unwritten: list[tuple[int, Result]] = []
         self._answers: Answers | None = None
-        self.progress = Progress(0)
+        self.progress = Progress(self._batch.counts.total)
 
     @property
     def spent(self) -> Spent:
@@ -239,7 +239,8 @@ class Run:
 
         def ended(batch: Batch) -> Batch:
             counts, spent = self.progress.counts, answers.spent
-            told = msgspec.structs.replace(batch, counts=counts, spent=spent, files=tuple(files))
+            parts = self.progress.parts(PART) if batch.job else ()
+            told = msgspec.structs.replace(batch, counts=counts, spent=spent, parts=parts, files=tuple(files))
             return told.to(status, now)
 
         await self._shelf.change(self._key, ended, files)

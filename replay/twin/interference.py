@@ -45,19 +45,21 @@ class Slowed:
     beside_loads: float
     """The same for `loading`."""
 
-    def words(self, device: str) -> list[str]:
-        """What a plan stands on where a device runs several things at once."""
-        said = []
+    def words(self, device: str) -> tuple[list[str], list[str]]:
+        """What a plan stands on where a device runs several things at once: what was measured, and what is
+        mostly assumed."""
+        measured, guessed = list[str](), list[str]()
         for others, factor in enumerate(self.factors):
             told = f"{device}: beside {others} more a batch takes {factor:.2f} times as long"
             if others and self.readings[others] < ENOUGH:
-                said.append(f"{told}; that is mostly assumed, with {self.readings[others]:.0f} readings")
+                guessed.append(f"{told}; that is mostly assumed, with {self.readings[others]:.0f} readings")
             elif others:
-                said.append(f"{told} ({self.readings[others]:.0f} readings)")
+                measured.append(f"{told} ({self.readings[others]:.0f} readings)")
         if self.loading != 1.0:
             told = f"{self.loading:.2f} times as long ({self.beside_loads:.0f} readings)"
-            said.append(f"{device}: while a model loads a batch takes {told}")
-        return said
+            kind = guessed if self.beside_loads < ENOUGH else measured
+            kind.append(f"{device}: while a model loads a batch takes {told}")
+        return measured, guessed
 
 
 def learned(units: NDArray[np.object_], costs: Floats, seconds: Floats, beside: Beside) -> Slowed:

@@ -90,6 +90,7 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
         origin=f"{recording.name}: {len(recording.batches['at'])} batches, {len(recording.changes)} changes "
         "of residency",
         assumed=tuple(dict.fromkeys(measuring.assumed)),
+        measured=tuple(measuring.measured),
     )
 
 
@@ -113,6 +114,8 @@ class Measuring:
     recording: Recording
     footprints: Footprints
     assumed: list[str] = field(default_factory=list)
+    measured: list[str] = field(default_factory=list)
+    """What was learned of the devices, in words."""
     _batches: NDArray[Any] = field(init=False)
     _requests: NDArray[Any] = field(init=False)
     """The unit of each row."""
@@ -162,7 +165,9 @@ class Measuring:
         busy = occupancy.beside_loads(ended - took, took)
         for change, share in zip(loads, busy.tolist(), strict=True):
             change["seconds"] = change.get("seconds", 0.0) * (1 - share + share / found.loading)
-        self.assumed += found.words(name)
+        measured, guessed = found.words(name)
+        self.measured += measured
+        self.assumed += guessed
         return {"slowed": found.factors, "loading": found.loading, "handover": self._handover(here)}
 
     def _handover(self, here: NDArray[np.intp]) -> float:

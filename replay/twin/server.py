@@ -102,6 +102,8 @@ class Server:
     """What it was built from, and when that was."""
     assumed: tuple[str, ...] = ()
     """What nobody has measured, in words."""
+    measured: tuple[str, ...] = ()
+    """What was learned of the devices, in words."""
 
     def target(self, unit: str, service_class: ServiceClass) -> float:
         """The p99 target of a class of this unit, in seconds."""

@@ -209,6 +209,19 @@ async def test_an_output_that_broke_off_is_taken_up_where_it_ended(url, engine, 
     assert sorted(texts[10:]) == [str(n) for n in range(4, 10)]
 
 
+async def test_lines_that_failed_the_last_time_are_told_of_again(url, engine, tmp_path):
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_text('"good"\n{"items": []}\n"good too"\n')
+    arguments = ["encode", "fake/encoder", "--jsonl", "--file", source, "--output", output]
+
+    once = await serai(url, *arguments)
+    again = await serai(url, *arguments)
+
+    assert (once.returncode, again.returncode) == (1, 1)
+    assert again.stderr == once.stderr == b"Error: 1 of 3 lines failed; their answers have an error.\n"
+    assert len(engine.requests) == 2
+
+
 async def test_answers_that_come_early_wait_in_a_bounded_place(tmp_path):
     """The first line takes longest: no more are asked than fit in the window behind it."""
     asked: list[bytes] = []

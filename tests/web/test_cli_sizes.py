@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from web.cli import serai
 from web.cli.sizes import SIZES
 
 
@@ -20,7 +22,39 @@ def test_a_column_that_is_not_named_stays_as_it_is(said, found):
     assert SIZES.convert(said, None, None) == found
 
 
-@pytest.mark.parametrize("said", ["many", "0", "-1", "inf", "tokens=2", "input=2,3", "input=x", ""])
+@pytest.mark.parametrize(
+    "said",
+    ["many", "0", "-1", "inf", "tokens=2", "input=2,3", "input=x", "", "nan", "1e6", "input=1,input=2"],
+)
 def test_what_is_no_factor_is_refused(said):
     with pytest.raises(click.BadParameter):
         SIZES.convert(said, None, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--size-scale", "1e300"),
+        ("--size-scale", "1e6"),
+        ("--size-scale", "input=1,input=2"),
+        ("--scale", "nan"),
+        ("--scale", "1001"),
+        ("--speed", "0"),
+        ("--speed", "inf"),
+        ("--dwell", "nan"),
+        ("--unit", "-1"),
+        ("--seed", "-1"),
+        ("--between", "nan:5"),
+        ("--to", "ftp://x"),
+        ("--to", "http://"),
+        ("--to", "http://x:port"),
+    ],
+)
+def test_a_replay_refuses_what_is_out_of_range(option, said, tmp_path):
+    done = CliRunner().invoke(serai, ["replay", "m1", option, said, "--state-dir", str(tmp_path)])
+    assert done.exit_code == 2 and option in done.output, done.output
+
+
+def test_a_refusal_names_the_limit():
+    with pytest.raises(click.BadParameter, match="1000"):
+        SIZES.convert("input=1e300", None, None)

@@ -74,7 +74,7 @@ def test_a_trace_needs_a_server_and_models_that_it_has(state, own):
     ("arguments", "said"),
     [
         (["whatif", "nothing"], "nothing"),
-        (["whatif", "made", "--pin", "zzz"], "The server has no zzz"),
+        (["whatif", "made", "--pin", "zzz"], "saw nothing of zzz"),
         (["whatif", "made", "--vram", "lots"], "lots"),
         (["whatif", "made", "--add-model", "n=m1"], "NAME=like:MODEL,rate=PER_SECOND"),
         (["whatif", "made", "--traffic", "0x"], "as 2x"),
@@ -84,6 +84,37 @@ def test_what_is_wrong_is_said_in_a_line(state, arguments, said):
     done = run(state, *arguments)
     assert done.exit_code in (1, 2) and said in done.output
     assert not isinstance(done.exception, BadTrace)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "said"),
+    [
+        ("whatif", "--headroom", "nan"),
+        ("whatif", "--window", "nan"),
+        ("whatif", "--speed", "nan"),
+        ("whatif", "--speed", "1e6"),
+        ("whatif", "--speed", "1e-300"),
+        ("whatif", "--traffic", "1e9x"),
+        ("whatif", "--traffic", "nan"),
+        ("whatif", "--add-model", "n=like:m1,rate=nan"),
+        ("whatif", "--add-model", "n=like:m1,rate=1e9"),
+        ("capacity", "--size-scale", "1e300"),
+        ("capacity", "--hours", "0"),
+        ("capacity", "--hours", "-1"),
+        ("capacity", "--hours", "nan"),
+        ("capacity", "--seed", "-1"),
+        ("validate", "--minutes", "0"),
+        ("validate", "--minutes", "-1"),
+        ("validate", "--minutes", "nan"),
+        ("size", "--price", "nan"),
+        ("size", "--price", "inf"),
+        ("size", "--redundancy", "nan"),
+        ("study", "--price", "nan"),
+    ],
+)
+def test_a_number_out_of_range_is_a_usage_error(state, command, option, said):
+    done = run(state, command, "made", option, said)
+    assert done.exit_code == 2 and option in done.output, done.output
 
 
 def test_what_needs_no_pin_is_recommended_none(state, own):

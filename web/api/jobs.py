@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import itertools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -44,6 +43,9 @@ async def create(request: web.Request) -> web.Response:
     body = await intake.body(request)
     asked = decode(body, Form.JSON, job_calls.JobBody)
     items = job_calls.check(asked, min(engine.settings.max_items, engine.settings.batch_lines))
+    job = Job(asked.operation, asked.model, key, job_calls.digest(body) if key else "")
+    if before := engine.batches.made(who, job):  # its file and its model may be gone by now
+        return sending.small(_told(request, before))
     spec = await calls.known(request, asked.model)
     engine.access.check_model(who, spec.id)
     task, _, reader = endpoints.of(job_calls.endpoint(asked))
@@ -56,12 +58,10 @@ async def create(request: web.Request) -> web.Response:
     if not first:
         raise InvalidInput(f"There are no items in {asked.src}.", param="src")
     await intake.decoded(job_calls.body_of(first), reader)  # wrong options are told now
-    job = Job(asked.operation, asked.model, key, job_calls.digest(body) if key else "")
-    counted = itertools.count(1)
-    batch = await engine.batches.submit(who, job, job_calls.endpoint(asked), _gathered(first, lines, counted))
+    batch = await engine.batches.submit(who, job, job_calls.endpoint(asked), _gathered(first, lines))
     if batch.job is not job:  # it was made before, by its key
-        return sending.small(await _told(request, batch))
-    return sending.small(wire.made(batch, next(counted)), status=201)
+        return sending.small(_told(request, batch))
+    return sending.small(wire.made(batch), status=201)
 
 
 async def list_jobs(request: web.Request) -> web.Response:
@@ -74,12 +74,12 @@ async def list_jobs(request: web.Request) -> web.Response:
 
 async def show(request: web.Request) -> web.Response:
     """As it is now."""
-    return sending.small(await _told(request, _job(request)))
+    return sending.small(_told(request, _job(request)))
 
 
 async def cancel(request: web.Request) -> web.Response:
     """Nothing new of it is begun; what was answered stays."""
-    return sending.small(await _told(request, await request.app[ENGINE].batches.cancel(_job(request).id)))
+    return sending.small(_told(request, await request.app[ENGINE].batches.cancel(_job(request).id)))
 
 
 async def execute(request: web.Request) -> web.Response:
@@ -146,14 +146,12 @@ def _uploaded(engine: Engine, who: Principal, asked: job_calls.JobBody) -> Itera
     return items()
 
 
-async def _gathered(first: bytes, lines: Iterator[bytes], counted: Iterator[int]) -> AsyncIterator[bytes]:
-    """Lines in pieces that are worth a write, made in a thread. `counted` goes on by one for each after
-    the first."""
+async def _gathered(first: bytes, lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines in pieces that are worth a write, made in a thread."""
 
     def piece() -> bytes:
         held = bytearray()
         for line in lines:
-            next(counted)
             held += line
             if len(held) >= CHUNK:
                 break
@@ -164,33 +162,14 @@ async def _gathered(first: bytes, lines: Iterator[bytes], counted: Iterator[int]
         yield held
 
 
-async def _told(request: web.Request, job: Batch) -> dict[str, Any]:
+def _told(request: web.Request, job: Batch) -> dict[str, Any]:
     batches = request.app[ENGINE].batches
     counts = batches.counts(job)
-    chunks = await _chunks(request, job) if job.ended and counts.total else []
-    return wire.told(job, counts, chunks)
-
-
-async def _chunks(request: web.Request, job: Batch) -> list[dict[str, Any]]:
-    shelf = request.app[ENGINE].batches.shelf
-    kept, total = _kept(job, shelf), job.counts.total
-    failed: set[int] = set()
-    if job.error_id in kept:
-
-        def wrong() -> set[int]:
-            path = shelf.folder.path(job.error_id)
-            return {number // wire.CHUNK for number, _ in among(path, range(total))}
-
-        failed = await to_thread.run_sync(wrong)
-    return [
-        {
-            "seq": chunk,
-            "items": min(wire.CHUNK, total - chunk * wire.CHUNK),
-            "state": "failed" if chunk in failed else "succeeded",
-            "ref": _ref(request, job, chunk) if kept else None,
-        }
-        for chunk in range(wire.pieces(total))
-    ]
+    if not job.ended:
+        return wire.told(job, counts, [])
+    there = bool(_kept(job, batches.shelf))
+    refs = [_ref(request, job, chunk) if there else None for chunk in range(wire.pieces(counts.total))]
+    return wire.told(job, counts, [wire.chunk(job, number, ref) for number, ref in enumerate(refs)])
 
 
 def _kept(job: Batch, shelf: Shelf) -> list[str]:

@@ -28,6 +28,9 @@ AHEAD = 16
 Ask = Callable[[bytes], Awaitable[Mapping[str, Any]]]
 """A line's answer. Raises CallFailed."""
 
+FAILED = b'{"error":'
+"""How the answer of a call that failed begins."""
+
 
 @dataclass(slots=True)
 class Written:
@@ -104,21 +107,22 @@ async def _patiently(line: bytes, ask: Ask) -> Mapping[str, Any]:
             await anyio.sleep(min(max(error.wait, 0.05), LONGEST_WAIT))
 
 
-def resumed(path: Path) -> tuple[BinaryIO, int]:
-    """The output, open at the end of its last whole line, and how many of those it has.
+def resumed(path: Path) -> tuple[BinaryIO, int, int]:
+    """The output, open at the end of its last whole line, how many of those it has, and how many of those
+    say that their call failed.
 
     What was written of a line when it broke off is cut away.
     """
     out = path.open("a+b")
     out.seek(0)
-    lines = end = 0
+    lines = end = failed = 0
     for line in out:
         if not line.endswith(b"\n"):
             break
-        lines, end = lines + 1, end + len(line)
+        lines, end, failed = lines + 1, end + len(line), failed + line.startswith(FAILED)
     out.truncate(end)
     out.seek(end)
-    return out, lines
+    return out, lines, failed
 
 
 def count(path: Path) -> int:

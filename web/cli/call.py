@@ -178,7 +178,7 @@ async def _by_line(asking: _Asking, given: Given) -> None:
         return await server.call(asking.task, asking.model, body)
 
     with ExitStack() as stack:
-        out, before = lines.resumed(given.output) if given.output else (sys.stdout.buffer, 0)
+        out, before, failed = lines.resumed(given.output) if given.output else (sys.stdout.buffer, 0, 0)
         if given.output:
             stack.enter_context(out)
         total = lines.count(source) if source else None
@@ -187,8 +187,8 @@ async def _by_line(asking: _Asking, given: Given) -> None:
         asked = lines.from_file(source, before) if source else lines.from_stdin(before)
         async with connected(asking.url, asking.key, asking.concurrency) as server:
             await lines.run(asked, lambda line: ask(line, server), written, asking.concurrency)
-    if written.failed:
-        raise CallFailed(f"{written.failed} of {written.done} lines failed; their answers have an error.")
+    if failed := failed + written.failed:
+        raise CallFailed(f"{failed} of {before + written.done} lines failed; their answers have an error.")
 
 
 def _source(given: Given) -> Path | None:

@@ -66,7 +66,8 @@ def create(
     chosen = tuple(Scope(scope) for scope in scopes)
     secret, principal = made(NewKey(name, chosen, service_class, list(models), rate, burst, concurrency))
     access.change(settings, Add(principal, credentials.key_hash(secret)), reason)
-    click.echo(f"This is the key {name!r}. It is shown only now.", err=True)
+    click.echo(f"This is the key {name!r}, for servers on {settings.state_dir}.", err=True)
+    click.echo("It is shown only now. Who has no key or user is let in no more (auth = auto).", err=True)
     click.echo(secret)
 
 

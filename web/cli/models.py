@@ -33,10 +33,10 @@ models.add_command(add)
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def list_models(config: Path | None, pairs: tuple[str, ...], as_json: bool, **flags: object) -> None:
-    """Every model: what it does, and where its weights are found here."""
+    """Every model, those with weights here first: what it does, and where its weights are found."""
     settings = settings_from(config, pairs, **flags)
     known, sources = catalogue(settings), _sources(settings)
-    found = [(spec, sources.here(spec)) for spec in known]
+    found = sorted(((spec, sources.here(spec)) for spec in known), key=lambda each: not each[1])
     if as_json:
         shown = [
             {"id": spec.id, "tasks": spec.tasks, "family": spec.family, "weights": w} for spec, w in found

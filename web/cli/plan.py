@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from web.cli import plan_tables
-from web.cli.options import catalogue
+from web.cli.options import Finite, catalogue
 from web.cli.plan_options import SETTINGS, basis_options, change_options
+from web.cli.sizes import TIMES
 from web.cli.supervised import SUPERVISED, end_with_input, tell
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from replay.validation import Validation
     from replay.whatif import Change
 
+
+PRICE = Finite(min=0, max=1e6, min_open=True)
 
 WORTH = 3000
 """Requests below which a few runs are over before processes for them have started."""
@@ -110,8 +113,8 @@ def pins(basis: Callable[[], Basis], as_json: bool) -> None:
 
 @plan.command()
 @basis_options
-@click.option("--redundancy", default=2.0, show_default=True, help="Times the busiest period.")
-@click.option("--price", type=click.FloatRange(min=0, min_open=True), help="Of one card for an hour.")
+@click.option("--redundancy", type=TIMES, default=2.0, show_default=True, help="Times the busiest period.")
+@click.option("--price", type=PRICE, help="Of one card for an hour.")
 def size(basis: Callable[[], Basis], redundancy: float, price: float | None, as_json: bool) -> None:
     """The smallest cards that meet every target, with one lost too; and what serving costs."""
     from replay import search
@@ -143,7 +146,7 @@ def size(basis: Callable[[], Basis], redundancy: float, price: float | None, as_
 @plan.command()
 @basis_options
 @change_options
-@click.option("--price", type=click.FloatRange(min=0, min_open=True), help="Of one card for an hour.")
+@click.option("--price", type=PRICE, help="Of one card for an hour.")
 @click.option("--search", is_flag=True, help="Look for better pins, windows and weights too.")
 @click.option("--supervised", is_flag=True, help=SUPERVISED)
 def study(
@@ -184,7 +187,13 @@ def study(
 
 @plan.command()
 @basis_options
-@click.option("--minutes", default=1.5, show_default=True, help="So much is replayed, twice, in real time.")
+@click.option(
+    "--minutes",
+    type=Finite(min=0, max=24 * 60, min_open=True),
+    default=1.5,
+    show_default=True,
+    help="So much is replayed, twice, in real time.",
+)
 def validate(basis: Callable[[], Basis], minutes: float, as_json: bool) -> None:
     """Replay on the real engine here, and say how far off the twin was. Exits with 1 when it was too far.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from web.cli.options import settings_from, state_options
-from web.cli.sizes import SIZES
+from web.cli.options import Finite, settings_from, state_options
+from web.cli.sizes import MOST_TIMES, SIZES
 
 if TYPE_CHECKING:
     from engine.catalog import ModelSpec
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 SETTINGS = "serai.settings"
 """Where the context of a command has the settings that it goes by."""
 
+MOST_RATE = 10_000.0
+"""Requests a second for a model that is added."""
 
 _BASIS = (
     click.argument("source"),
@@ -36,7 +37,13 @@ _BASIS = (
         metavar="NAME=MODEL",
         help="Take a trace's model to be another.",
     ),
-    click.option("--hours", default=1.0, show_default=True, help="So much of it is simulated, the busiest."),
+    click.option(
+        "--hours",
+        type=Finite(min=0, max=24 * 31, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="So much of it is simulated, the busiest.",
+    ),
     click.option(
         "--size-scale",
         type=SIZES,
@@ -44,15 +51,15 @@ _BASIS = (
         show_default=True,
         help="Sizes are so many times those recorded; as input=0.1,output=2 where they differ.",
     ),
-    click.option("--seed", default=0, show_default=True),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True),
     click.option("--json", "as_json", is_flag=True, help="For machines."),
 )
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
-
 _CHANGE = (
     click.option("--vram", metavar="SIZE", help="Memory of each card, as 16GiB."),
-    click.option("--speed", type=_POSITIVE, help="Of the cards, in speeds of the one recorded."),
+    click.option(
+        "--speed", type=Finite(1e-3, MOST_TIMES), help="Of the cards, in speeds of the one recorded."
+    ),
     click.option("--devices", type=click.IntRange(1, 64), help="How many cards."),
     click.option("--pin", default="", metavar="A,B"),
     click.option("--unpin", default="", metavar="A,B"),
@@ -60,8 +67,8 @@ _CHANGE = (
     click.option("--traffic", default="1x", show_default=True, metavar="K"),
     click.option("--method", type=click.Choice(["warp", "dup", "shift"]), default="dup", show_default=True),
     click.option("--policy", type=click.Choice(["value", "lru", "lfu"])),
-    click.option("--window", type=click.FloatRange(0, 1), help="Share of the target."),
-    click.option("--headroom", type=click.FloatRange(0, 0.9), help="Share of the memory left free."),
+    click.option("--window", type=Finite(0, 1), help="Share of the target."),
+    click.option("--headroom", type=Finite(0, 0.9), help="Share of the memory left free."),
 )
 
 
@@ -179,8 +186,11 @@ def _times(text: str) -> float:
         times = float(text.rstrip("x"))
     except ValueError:
         times = 0.0
-    if not 0 < times < math.inf:
-        raise ValueError(f"--traffic is so many times the traffic, as 2x; not {text[:40]!r}.")
+    if not 0 < times <= MOST_TIMES:
+        raise ValueError(
+            f"--traffic is so many times the traffic, as 2x, above 0 and at most {MOST_TIMES:g};"
+            f" not {text[:40]!r}."
+        )
     return times
 
 
@@ -226,7 +236,10 @@ def _added(text: str) -> Added:
     try:
         rate = float(fields["rate"])
     except ValueError:
+        rate = 0.0
+    if not 0 < rate <= MOST_RATE:
         raise click.BadParameter(
-            f"rate is a number, not {fields['rate'][:40]!r}", param_hint="--add-model"
-        ) from None
+            f"rate is a number above 0 and at most {MOST_RATE:g}, not {fields['rate'][:40]!r}",
+            param_hint="--add-model",
+        )
     return Added(name, fields["like"], rate)

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
-from web.cli.options import settings_from, settings_options
+from web.cli.options import Finite, settings_from, settings_options
 from web.cli.server import key as key_of
-from web.cli.sizes import SIZES
+from web.cli.sizes import SIZES, TIMES
 from web.cli.supervised import SUPERVISED, end_with_input
 
 if TYPE_CHECKING:
     from replay.replaying.wanted import Wanted
+
+
+def _target(ctx: click.Context, param: click.Parameter, said: str | None) -> str | None:
+    """`engine`, or the whole URL of a server."""
+    if said is None or said == "engine":
+        return said
+    url = said if "://" in said else f"http://{said}"
+    try:
+        found = urlsplit(url)
+        known = found.scheme in ("http", "https") and found.hostname and found.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise click.BadParameter(f"{said[:200]!r} is neither an http or https URL nor engine.", ctx, param)
+    return url
+
+
+def _between(ctx: click.Context, param: click.Parameter, said: str | None) -> tuple[float, float] | None:
+    if said is None:
+        return None
+    begin, separator, end = said.partition(":")
+    try:
+        stretch = float(begin or 0), float(end or "inf")
+    except ValueError:
+        stretch = math.nan, math.nan
+    if not separator or any(map(math.isnan, stretch)):
+        raise click.BadParameter(f"{said[:40]!r} is not FROM:TO, in seconds", ctx, param)
+    return stretch
 
 
 @click.command()
@@ -21,11 +51,14 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     metavar="URL|engine",
+    callback=_target,
     help="A server that speaks the native wire, or an engine in this process.  [a server started for this]",
 )
 @click.option("--key-file", type=click.Path(path_type=Path), help="A file with an API key; else SERAI_KEY.")
-@click.option("--speed", default=1.0, show_default=True, help="Time runs so many times as fast.")
-@click.option("--scale", default=1.0, show_default=True, help="So many times the load, by --method.")
+@click.option("--speed", type=TIMES, default=1.0, show_default=True, help="Time runs so many times as fast.")
+@click.option(
+    "--scale", type=TIMES, default=1.0, show_default=True, help="So many times the load, by --method."
+)
 @click.option(
     "--method",
     type=click.Choice(["warp", "dup", "shift"]),
@@ -44,18 +77,37 @@ if TYPE_CHECKING:
 @click.option(
     "--as", "names", multiple=True, metavar="NAME=MODEL", help="Ask MODEL where NAME was; repeatable."
 )
-@click.option("--between", metavar="FROM:TO", help="Only this stretch, in seconds from the start.")
+@click.option(
+    "--between",
+    metavar="FROM:TO",
+    callback=_between,
+    help="Only this stretch, in seconds from the start.",
+)
 @click.option("--closed-sessions", is_flag=True, help="A session's next request waits for the answer before.")
 @click.option("--ramp", is_flag=True, help="Raise the rate step by step until the targets break.")
-@click.option("--dwell", default=180.0, show_default=True, help="Of a ramp: seconds of a step near its end.")
+@click.option(
+    "--dwell",
+    type=Finite(min=0, max=24 * 3600, min_open=True),
+    default=180.0,
+    show_default=True,
+    help="Of a ramp: seconds of a step near its end.",
+)
 @click.option(
     "--load-first",
     is_flag=True,
     help="Load every model of the trace before it begins; not on a server that is there.",
 )
-@click.option("--seed", type=int, help="Of what is made up.  [the recording's, or 0]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Of what is made up.  [the recording's, or 0]"
+)
 @click.option("--map", "mapping", multiple=True, metavar="FIELD=COLUMN", help="Columns of a CSV of your own.")
-@click.option("--unit", default=1.0, show_default=True, help="Seconds in one unit of such a time column.")
+@click.option(
+    "--unit",
+    type=Finite(min=0, max=1e9, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Seconds in one unit of such a time column.",
+)
 @click.option("--state-dir", metavar="DIR", help="Where the server that recorded keeps its state.")
 @click.option("--output", "-o", metavar="BASE", help="The report is BASE.html and BASE.json.  [replay-NAME]")
 @click.option("--supervised", is_flag=True, help=SUPERVISED)
@@ -88,7 +140,7 @@ def replay(
         end_with_input()
 
     from web.cli import traces
-    from web.replaying.going import HERE, Going, go
+    from web.replaying.going import Going, go
 
     said = traces.pairs(mapping, "--map")
     trace, recording = traces.side_by_side(sources, said, unit, settings.state_dir)
@@ -97,7 +149,7 @@ def replay(
         recording=recording,
         wanted=_wanted(recording.seed if recording else 0, **wanting),
         settings=settings,
-        to=to if to in (None, HERE) or "://" in to else f"http://{to}",
+        to=to,
         key=key_of(key_file),
         closed_sessions=sending["closed_sessions"],
         load_first=sending["load_first"],
@@ -117,7 +169,6 @@ def _wanted(
     *,
     method: str,
     names: tuple[str, ...],
-    between: str | None,
     seed: int | None,
     size_scale: tuple[float, float],
     **as_it_is: Any,
@@ -129,21 +180,8 @@ def _wanted(
     return Wanted(
         method=Method(method),
         names=pairs(names, "--as"),
-        between=_between(between),
         input_scale=size_scale[0],
         output_scale=size_scale[1],
         seed=recorded_seed if seed is None else seed,
         **as_it_is,
     )
-
-
-def _between(said: str | None) -> tuple[float, float] | None:
-    if said is None:
-        return None
-    begin, separator, end = said.partition(":")
-    try:
-        if not separator:
-            raise ValueError
-        return float(begin or 0), float(end or "inf")
-    except ValueError:
-        raise click.BadParameter(f"{said!r} is not FROM:TO, in seconds", param_hint="--between") from None

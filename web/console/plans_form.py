@@ -134,5 +134,5 @@ def _number(name: str, said: str, of: type[float] | type[int]) -> float:
 def _within(name: str, value: float) -> float:
     least, most = BOUNDS[name]
     if not least <= value <= most:
-        raise InvalidInput(f"{name} is from {least:g} to {most:g}, not {value:g}.")
+        raise InvalidInput(f"{name} is from {least:g} to {most:g}, not {str(value)[:40]}.")
     return value

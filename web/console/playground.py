@@ -25,11 +25,11 @@ async def show(request: web.Request) -> web.Response:
 
 def _grouped(rows: Sequence[Row], catalog: Catalog) -> Mapping[str, list[dict[str, object]]]:
     """Models by how soon they could answer, under the name of each such group."""
-    groups: dict[str, list[dict[str, object]]] = {}
+    groups: dict[str, list[dict[str, object]]] = {"Loaded": [], "Weights in a package or here": []}
     for row in rows:
         if spec := catalog.models.get(row.id):
             groups.setdefault(_group(row), []).append(_offered(spec))
-    return groups
+    return {name: offered for name, offered in groups.items() if offered}
 
 
 def _group(row: Row) -> str:

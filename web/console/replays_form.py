@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from engine.errors import InvalidInput
 from replay.scaling import Method
+from web.cli.sizes import MOST_TIMES as MOST
 
 DEFAULTS: Mapping[str, str] = {
     "speed": "1",
@@ -18,7 +19,6 @@ DEFAULTS: Mapping[str, str] = {
     "until": "",
     "seed": "",
 }
-MOST = 1000.0
 
 
 def read(form: Mapping[str, str]) -> list[str]:

@@ -133,7 +133,7 @@ def calls(asked: JobBody, items: Iterable[Raw]) -> Iterator[bytes]:
     options = free.mapping(asked.options, Form.JSON, "options", MAX_OPTIONS_BYTES)
     head = json_bytes({"method": "POST", "url": endpoint(asked)})[:-1]
     writing = asked.operation == "generate"
-    tail = json_bytes(_generation(options) if writing else _around(asked, options))[1:]
+    tail = _written(_generation(options) if writing else _around(asked, options))[1:]
     for index, raw in enumerate(items):
         item, where = _item(raw, index), f"items[{index}]"
         if writing:
@@ -171,6 +171,15 @@ def _item(raw: Raw, index: int) -> bytes:
     if not said.startswith(b"{"):
         raise InvalidInput(f'items[{index}] is a map such as {{"text": "..."}}, or a text.').at(index)
     return said
+
+
+def _written(options: dict[str, Any]) -> bytes:
+    """Raises InvalidInput for what was read but cannot be written: reading takes integers of any size."""
+    try:
+        return json_bytes(options)
+    except TypeError as error:
+        said = f"options cannot be kept ({error}): integers have at most 64 bits, and text is valid Unicode."
+        raise InvalidInput(said, param="options") from None
 
 
 def _around(asked: JobBody, options: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from engine.batches.kept import Batch, Counts, Status
+from engine.batches.kept import PART, Batch, Counts, Status
 
-CHUNK = 512
+CHUNK = PART
 """Items whose results come in one piece."""
 
 _STATES = {
@@ -22,7 +22,9 @@ _STATES = {
 
 
 class JobChunk(Struct):
-    """`ref` is where a msgpack list of results is fetched, without a key, for an hour; then ask again."""
+    """`state` is `failed` where an item failed, and the job's own where some were never run.
+
+    `ref` is where a msgpack list of results is fetched, without a key, for an hour; then ask again."""
 
     seq: int
     items: int
@@ -69,7 +71,7 @@ class JobMade(Struct):
     object: Literal["job"] = "job"
 
 
-def made(batch: Batch, items: int) -> dict[str, Any]:
+def made(batch: Batch) -> dict[str, Any]:
     """As `JobMade`."""
     assert batch.job is not None
     return {
@@ -78,8 +80,8 @@ def made(batch: Batch, items: int) -> dict[str, Any]:
         "operation": batch.job.operation,
         "model": batch.job.model,
         "state": _STATES.get(batch.status, "running"),
-        "total_items": items,
-        "chunks": pieces(items),
+        "total_items": batch.counts.total,
+        "chunks": pieces(batch.counts.total),
     }
 
 
@@ -106,6 +108,14 @@ def told(batch: Batch, counts: Counts, chunks: Sequence[dict[str, Any]]) -> dict
 def pieces(items: int) -> int:
     """In how many chunks so many items' results come."""
     return -(-items // CHUNK)
+
+
+def chunk(batch: Batch, number: int, ref: str | None) -> dict[str, Any]:
+    """As `JobChunk`, of a job that has ended. Its state stays when the files of results are deleted."""
+    items = min(CHUNK, batch.counts.total - number * CHUNK)
+    good, bad = batch.parts[number] if batch.parts else (0, 0)
+    state = "failed" if bad else "succeeded" if good == items else _ended(batch, batch.counts)[0]
+    return {"seq": number, "items": items, "state": state, "ref": ref}
 
 
 def _ended(batch: Batch, counts: Counts) -> tuple[str, str | None, str | None]:

@@ -52,12 +52,16 @@ class PdfReader:
         self._child.close()
 
 
+MOST_PAGES = 1_000_000
+"""That a range may reach to: no PDF has more, and the child is told by numbers that have an end."""
+
+
 def page_range(extra: Mapping[str, Any]) -> tuple[int, int] | None:
     """The option `page_range`: [first, last], from 1. Raises InvalidInput."""
     asked = extra.get("page_range")
     if asked is None:
         return None
     whole = isinstance(asked, list | tuple) and len(asked) == 2 and all(type(n) is int for n in asked)
-    if not whole or not 1 <= asked[0] <= asked[1]:
-        raise InvalidInput(f"page_range is [first, last], counted from 1; not {str(asked)[:100]}.")
+    if not whole or not 1 <= asked[0] <= asked[1] <= MOST_PAGES:
+        raise InvalidInput(f"page_range is [first, last], counted from 1, at most {MOST_PAGES}.")
     return asked[0], asked[1]

@@ -211,6 +211,7 @@ def test_a_bad_item_leaves_its_neighbours_alone(preparer: DocumentPreparer) -> N
         ExtractOptions(extra={"output": "docx"}),
         ExtractOptions(extra={"page_range": [0, 2]}),
         ExtractOptions(extra={"page_range": [3, 2]}),
+        ExtractOptions(extra={"page_range": [1, 2**64]}),
         ExtractOptions(extra={"page_range": "1-2"}),
         ExtractOptions(labels=("person",)),
     ],

@@ -66,7 +66,7 @@ async def test_a_plan_that_fails_says_why(tmp_path):
     async with recorded(tmp_path) as seen:
         await monday(seen, 1)
         _, where = await post(seen, "plans", act="start", recording="monday", pin="a")
-        assert "It failed: The server has no a; it has b." in await over(seen, where)
+        assert "saw nothing of a, only of b" in await over(seen, where)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ async def test_a_plan_that_fails_says_why(tmp_path):
         {"add_model": "n=like:a,rate=nan"},
         {"add_model": "n=like:a,rate=x"},
         {"seed": "x"},
+        {"seed": "9" * 400},
         {"seed": "-1"},
         {"pin": "none/such"},
         {"server": "/etc/passwd"},

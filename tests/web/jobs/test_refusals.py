@@ -108,6 +108,28 @@ async def test_what_needs_a_control_plane_is_refused_as_not_offered(url):
         ({"options": [1]}, 400, "options"),
         ({"options": {"class": "x"}}, 400, "class"),
         ({"output_types": ["x"]}, 400, "output_types"),
+        ({"options": {"x": 10**30}}, 400, "64 bits"),
+        ({"operation": "generate", "model": "fake/writer", "options": {"seed": 10**30}}, 400, "64 bits"),
+        ({"options": {"x": float("nan")}}, 400, "cannot be read"),
+        ({"options": {"x": "\ud800"}}, 400, "Unicode"),
+        (
+            {
+                "operation": "score",
+                "model": "fake/reranker",
+                "options": {"query": {"text": "q", "metadata": {"x": -(10**30)}}},
+            },
+            400,
+            "64 bits",
+        ),
+        (
+            {
+                "operation": "extract",
+                "model": "fake/extractor",
+                "options": {"labels": ["a"], "output_schema": {"maximum": 10**30}},
+            },
+            400,
+            "64 bits",
+        ),
     ],
 )
 async def test_a_job_that_cannot_be_is_refused_with_the_reason(http, tmp_path, fields, status, said):

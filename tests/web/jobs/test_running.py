@@ -13,6 +13,7 @@ from sie_sdk import SIEClient
 from sie_sdk.client.errors import RequestError
 
 from engine.access.principals import LOCAL
+from engine.batches import run as batches
 from engine.errors import InferenceFailed, QueueFull
 from engine.requests import Encoded, Request, Response, ServiceClass
 from tests.web.fakes import respond, vector
@@ -65,6 +66,7 @@ async def test_every_operation_runs_with_its_own_options(url, engine, operation,
 
 async def test_results_come_in_pieces_and_in_the_order_of_the_items(url, monkeypatch):
     monkeypatch.setattr(wire, "CHUNK", 4)
+    monkeypatch.setattr(batches, "PART", 4)
     items = [{"id": f"i{n}", "text": f"{n}"} for n in range(10)]
 
     job, results = await native(url, lambda client: run(client, source=items))
@@ -144,6 +146,58 @@ async def test_a_cancelled_job_keeps_what_was_answered_and_runs_no_more(url, eng
     assert np.array_equal(results["items"][0]["dense"], vector("quick"))
 
 
+async def test_each_piece_says_what_became_of_it_also_without_its_results(url, http, engine, monkeypatch):
+    monkeypatch.setattr(wire, "CHUNK", 2)
+    monkeypatch.setattr(batches, "PART", 2)
+    reached = anyio.Event()
+
+    def answer(request: Request) -> Response:
+        if request.items[0].text == "bad":
+            raise InferenceFailed("The model choked.")
+        if request.items[0].text == "slow":
+            reached.set()
+            raise QueueFull().after(3600)
+        return respond(request)
+
+    engine.answer = answer
+    items = ["good", "good", "good", "bad", "good", "slow", "slow"]
+    job = await native(url, lambda client: client.jobs.submit(source=items, model=MODEL))
+    with anyio.fail_after(10):
+        await reached.wait()
+
+    def end(client: SIEClient) -> Any:
+        client.jobs.cancel(job["id"])
+        return client.jobs.wait(job["id"], timeout_s=20, poll_s=0.02)
+
+    told = (await native(url, end))["output"]["chunks"]
+    async with http.get("/v1/files", params={"purpose": "job_output"}) as response:
+        files = (await response.json())["data"]
+    for file in files:
+        (await http.delete(f"/v1/files/{file['id']}")).release()
+    async with http.get(f"/v1/jobs/{job['id']}") as response:
+        after = (await response.json())["output"]["chunks"]
+
+    assert [chunk["state"] for chunk in told] == ["succeeded", "failed", "cancelled", "cancelled"]
+    assert len(files) == 2 and all(chunk["ref"] for chunk in told)
+    assert after == [{**chunk, "ref": None} for chunk in told]
+
+
+async def test_a_job_tells_how_many_items_it_has_before_they_were_looked_at(url, http, engine, monkeypatch):
+    monkeypatch.setattr(engine.batches, "_starting", None)  # as while the server stops: nothing is begun
+    asked = {
+        "json": {"operation": "encode", "model": MODEL, "items": [{"text": "a"}, {"text": "b"}]},
+        "headers": {"Idempotency-Key": "k"},
+    }
+    async with http.post("/v1/jobs", **asked) as response:
+        first = await response.json()
+    async with http.post("/v1/jobs", **asked) as response:
+        again = await response.json()
+    async with http.post(f"/v1/jobs/{first['id']}/cancel") as response:
+        cancelled = await response.json()
+
+    assert (first["total_items"], again["total_items"], cancelled["total_items"]) == (2, 2, 2)
+
+
 async def test_a_job_is_made_once_by_its_key(url, http, engine):
     async def make(text: str, key: str) -> tuple[int, str | None]:
         body = {"operation": "encode", "model": MODEL, "items": [{"text": text}]}
@@ -168,6 +222,24 @@ async def test_a_job_is_made_once_by_its_key(url, http, engine):
     assert (await make("a", "k2"))[1] != made_by[0][1]
     assert (await make("a", "k" * 257))[0] == 400
     assert len(engine.batches.shelf.jobs(LOCAL)) == 2
+
+
+async def test_a_key_finds_its_job_after_the_file_of_items_was_deleted(http, url):
+    async with http.post("/v1/files", data=b'{"text": "a"}\n{"text": "b"}\n') as response:
+        file = (await response.json())["id"]
+    asked = {
+        "json": {"operation": "encode", "model": MODEL, "src": f"upload://{file}", "execution": "run"},
+        "headers": {"Idempotency-Key": "k"},
+    }
+    async with http.post("/v1/jobs", **asked) as response:
+        first = await response.json()
+    async with http.delete(f"/v1/files/{file}") as response:
+        assert response.status == 200
+
+    async with http.post("/v1/jobs", **asked) as response:
+        again = await response.json()
+
+    assert (response.status, again["id"], again["total_items"]) == (200, first["id"], 2)
 
 
 async def test_a_body_in_many_lines_is_one_line_an_item(http, url):

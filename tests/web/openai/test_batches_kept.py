@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import openai
 import pytest
+from aiohttp import FormData
 from sqlite_utils import Database
 
 from engine.access import credentials
@@ -131,6 +132,32 @@ async def test_a_time_that_files_are_not_kept_for_is_refused_and_leaves_nothing(
         await official.batches.create(
             input_file_id=file.id, endpoint=EMBEDDINGS, completion_window="24h", output_expires_after=after
         )
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"expires_after": '{"anchor": "created_at", "seconds": 7200}'}, 2 * HOUR),
+        ({"expires_after": "{"}, None),
+        ({"expires_after": "7200"}, None),
+        ({"expires_after": '{"anchor": "created_at", "seconds": 60}'}, None),
+        ({"expires_after[foo]": "7200"}, None),
+        ({"expires_after.seconds": "7200"}, None),
+        ({"expires_after": "{}", "expires_after[anchor]": "created_at"}, None),
+    ],
+)
+async def test_a_form_says_how_long_a_file_stays_as_json_too_and_no_other_way(http, tmp_path, fields, kept):
+    form = FormData({"purpose": "batch", **fields})
+    form.add_field("file", line("a"), filename="a.jsonl")
+
+    async with http.post("/v1/files", data=form) as response:
+        told = await response.json()
+
+    if kept is None:
+        assert response.status == 400 and "expires_after" in told["error"]["message"], told
+        assert not list(tmp_path.glob("files/*"))
+    else:
+        assert (response.status, told["expires_at"] - told["created_at"]) == (200, kept)
 
 
 async def test_lines_are_used_by_their_key_but_not_refused_for_its_rate(db, tmp_path, clock):

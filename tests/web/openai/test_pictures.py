@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from engine.requests import GenerateOptions, Item, Media
 from tests.web.fakes import FakeEngine
+from web.wire.openai import pictures
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +58,7 @@ async def test_images_go_beside_a_conversation_that_tells_their_places(
         {"type": "text", "text": "what is in"},
         {"type": "image"},
     ]
+
+
+def test_the_scheme_of_a_data_url_may_be_written_large():
+    assert pictures.read("DATA:IMAGE/PNG;BASE64,AAAA", "it", "x") == Media(b"\0\0\0", "image/png")

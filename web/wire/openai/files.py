@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from engine.batches.kept import File
 from engine.errors import InvalidInput
 
 PURPOSE = "batch"
+_AFTER = "expires_after"
+_FIELDS = {f"{_AFTER}[anchor]", f"{_AFTER}[seconds]"}
+_FORM = (
+    f"{_AFTER} is the fields {_AFTER}[anchor] and {_AFTER}[seconds], or one field {_AFTER} with JSON such as "
+    '{"anchor": "created_at", "seconds": 3600}'
+)
 LEAST_KEPT = 3600
 """Seconds that a file is kept at least, as at OpenAI."""
 
@@ -94,13 +101,29 @@ def lasting(said: ExpiresAfter | None, days: int, where: str = "expires_after") 
 
 
 def of_form(said: Mapping[str, str]) -> ExpiresAfter | None:
-    """As a form has it: `expires_after[anchor]` and `expires_after[seconds]`. Raises InvalidInput."""
+    """As a form has it: `expires_after[anchor]` and `expires_after[seconds]`, or JSON in one field.
+
+    Raises InvalidInput for whatever else has that name.
+    """
+    about = {name for name in said if name.startswith(_AFTER)}
+    if about == {_AFTER}:
+        return _of_json(said[_AFTER])
+    if about - _FIELDS:
+        odd = min(about - _FIELDS)
+        raise InvalidInput(f"{_FORM}, not {odd[:100]!r} as sent.", param=_AFTER)
     anchor, seconds = (said.get(f"expires_after[{name}]") for name in ("anchor", "seconds"))
     if anchor is None and seconds is None:
         return None
     if seconds is None or not (seconds.isascii() and seconds.isdigit() and len(seconds) < 12):
         raise InvalidInput("expires_after[seconds] is a whole number.", param="expires_after")
     return ExpiresAfter(anchor or "", int(seconds))
+
+
+def _of_json(text: str) -> ExpiresAfter:
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "replace"), type=ExpiresAfter)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{_FORM}, not {text[:100]!r}: {error}.", param=_AFTER) from None
 
 
 def page(found: Sequence[T], query: Mapping[str, str], usual: int, most: int) -> tuple[list[T], bool]:

@@ -28,14 +28,15 @@ def read(found: ImageUrl | str | None, where: str, name: str) -> Media:
     url = found.url if isinstance(found, ImageUrl) else found
     if not url:
         raise wrong(name, f"{where} has no image_url; send the image as a data URL.")
-    if not url.startswith(_START):
+    if url[: len(_START)].lower() != _START:
         scheme = url.partition(":")[0][:20]
         raise wrong(
             name,
             f"{where} is a URL of {scheme!r}; this server fetches nothing. Send the image itself: "
             "data:image/png;base64,...",
         )
-    kind, comma, data = url.removeprefix(_START).partition(",")
+    kind, comma, data = url[len(_START) :].partition(",")
+    kind = kind.lower()
     if not comma or not kind.endswith(_BASE64) or not kind.startswith("image/"):
         raise wrong(name, f"{where} is no image in base64; write data:image/png;base64,...")
     if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
