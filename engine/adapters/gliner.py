@@ -14,42 +14,31 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engine.adapters.family import Footprint, Prepared
+from engine.adapters.family import Footprint
 from engine.adapters.forward import weights
 from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.gliners.directory import Directory, stored
 from engine.adapters.gliners.jobs import SpanJob, SpanPreparer
 from engine.adapters.gliners.network import LABELS, ROWS, Network, Seen
 from engine.adapters.labelling.choosing import Candidate, above, between, chosen, joined, named, placed
+from engine.adapters.labelling.extractor import Extractor
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, NotFinite
-from engine.requests import Entity, Extracted, Output, Relation, Task
+from engine.requests import Entity, Extracted, Relation, Task
 
 BASE_BYTES = 16 << 20
 """What a forward pass takes whatever its size: GEMM buffers and small change."""
 ENCODERS = ("token_rep_layer.bert_layer.model", "token_rep_layer.labels_encoder.model")
 
 
-class Gliner:
-    """A GLiNER's weights."""
+class Answers:
+    """What a GLiNER's network saw, as entities and relations."""
 
-    def __init__(self, directory: Directory, network: nn.Module) -> None:
-        self._token_level = directory.token_level
-        self._network = Network(directory, network)
+    def __init__(self, network: Network, token_level: bool) -> None:
+        self._network = network
+        self._token_level = token_level
 
-    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
-        payloads = [cast(SpanJob, job.payload) for job in jobs]
-        return [
-            self._answer(job, seen) for job, seen in zip(payloads, self._network.see(payloads), strict=True)
-        ]
-
-    def tensors(self) -> Mapping[str, Tensor]:
-        return weights.tensors(self._network.module)
-
-    def unload(self) -> None:
-        weights.release(self._network.module)
-
-    def _answer(self, job: SpanJob, windows: Sequence[Seen]) -> Extracted | EngineError:
+    def make(self, job: SpanJob, windows: Sequence[Seen]) -> Extracted | EngineError:
         if not all(np.isfinite(seen.chances).all() for seen in windows):
             return NotFinite()
         proposed = between if self._token_level else above
@@ -107,10 +96,11 @@ class GlinerFamily:
     def preparer(self, spec: ModelSpec, path: Path) -> SpanPreparer:
         return SpanPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> Gliner:
+    def load(self, spec: ModelSpec, path: Path, device: str) -> Extractor[SpanJob, list[Seen]]:
         directory = Directory(path)
-        network = _built(directory, path, weights.dtype_on(device, spec.dtype, path), device)
-        return Gliner(directory, network)
+        module = _built(directory, path, weights.dtype_on(device, spec.dtype, path), device)
+        network = Network(directory, module)
+        return Extractor(network, Answers(network, directory.token_level).make)
 
 
 def _built(directory: Directory, path: Path, dtype: torch.dtype, device: str) -> nn.Module:

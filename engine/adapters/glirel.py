@@ -6,45 +6,28 @@ words; a pair is judged in every window that sees both, and the surest counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import MODEL_MAPPING
 
-from engine.adapters.family import Footprint, Prepared
+from engine.adapters.family import Footprint
 from engine.adapters.forward import weights
 from engine.adapters.forward.packed import workspace_per_token
+from engine.adapters.labelling.extractor import Extractor, encoder_and_rest
 from engine.adapters.relations.directory import ENCODER, Directory
 from engine.adapters.relations.jobs import RelationsJob, RelationsPreparer
 from engine.adapters.relations.network import PAIRS, Layers, Network
 from engine.catalog import ModelSpec
-from engine.errors import EngineError, NotFinite
-from engine.requests import Extracted, Output, Relation, Task
+from engine.errors import NotFinite
+from engine.requests import Extracted, Relation, Task
 
 BASE_BYTES = 16 << 20
 """What a forward pass takes whatever its size: GEMM buffers and small change."""
-
-
-class Glirel:
-    """A GLiREL's weights."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
-        payloads = [cast(RelationsJob, job.payload) for job in jobs]
-        return [_answer(job, seen) for job, seen in zip(payloads, self._network.see(payloads), strict=True)]
-
-    def tensors(self) -> Mapping[str, Tensor]:
-        return weights.tensors(self._network.module)
-
-    def unload(self) -> None:
-        weights.release(self._network.module)
+Chances = list[NDArray[np.float32]]
+"""Of the pairs of each window, by relation."""
 
 
 def _answer(job: RelationsJob, windows: Sequence[NDArray[np.float32]]) -> Extracted | NotFinite:
@@ -91,18 +74,13 @@ class GlirelFamily:
     def preparer(self, spec: ModelSpec, path: Path) -> RelationsPreparer:
         return RelationsPreparer(spec, path)
 
-    def load(self, spec: ModelSpec, path: Path, device: str) -> Glirel:
+    def load(self, spec: ModelSpec, path: Path, device: str) -> Extractor[RelationsJob, Chances]:
         directory = Directory(path)
         dtype = weights.dtype_on(device, spec.dtype, path)
-        stored = weights.stored_tensors(path)
-        state = weights.read(stored, dtype) if torch.device(device).type == "cpu" else weights.mapped(stored)
-        own = {k.removeprefix(ENCODER): state.pop(k) for k in list(state) if k.startswith(ENCODER)}
-        kind = cast(Any, MODEL_MAPPING)[type(directory.encoder)]
-        without = frozenset(["pooler", "position_ids"])
-        encoder = weights.given(kind, directory.encoder, own, dtype, without=without, where=str(path))
-        layers = Layers({name: t.to(dtype) for name, t in state.items()}, directory.shape.hidden)
+        encoder, rest = encoder_and_rest(path, ENCODER, directory.encoder, dtype, device)
+        layers = Layers(rest, directory.shape.hidden)
         made: Any = [part.to(device).eval().requires_grad_(False) for part in cast(Any, (encoder, layers))]
-        return Glirel(Network(directory, *made))
+        return Extractor(Network(directory, *made), _answer)
 
 
 FAMILY = GlirelFamily()

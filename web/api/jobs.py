@@ -15,7 +15,7 @@ from engine.access.principals import Principal
 from engine.batches.answers import among
 from engine.batches.kept import Batch, Job
 from engine.batches.shelf import Shelf
-from engine.errors import InvalidInput, UnknownFile
+from engine.errors import BodyTooLarge, InvalidInput, UnknownFile
 from web import sending
 from web.access import origin
 from web.api import calls
@@ -32,6 +32,8 @@ from web.wire.openai import files as listing
 KEPT = 3600.0
 """Seconds for which an address of results is good. The job has a new one whenever it is asked."""
 LONGEST_KEY = 256
+MOST_BYTES = 8 * 2**20
+"""Of a body with its items in it."""
 USUAL, MOST = 1000, 10_000
 """Jobs on one page: the published client asks for one only."""
 
@@ -41,6 +43,8 @@ async def create(request: web.Request) -> web.Response:
     engine, who, intake = request.app[ENGINE], asker(request), request.app[INTAKE]
     key = _key(request)
     body = await intake.body(request)
+    if len(body) > MOST_BYTES:  # read on the event loop, whatever is in it
+        raise BodyTooLarge(f"A job's body has at most {MOST_BYTES} bytes; upload its items as a file.")
     asked = decode(body, Form.JSON, job_calls.JobBody)
     items = job_calls.check(asked, min(engine.settings.max_items, engine.settings.batch_lines))
     job = Job(asked.operation, asked.model, key, job_calls.digest(body) if key else "")

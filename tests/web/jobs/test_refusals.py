@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from engine.access import credentials
 from engine.access import rows as access_rows
 from engine.access.access import Access
 from engine.access.changes import Add
-from engine.access.principals import Scope, key
+from engine.access.principals import LOCAL, Scope, key
 from engine.config import Settings
 from tests.web.access.conftest import Rows as AccessRows
 from tests.web.access.conftest import bearer
@@ -140,6 +142,15 @@ async def test_a_job_that_cannot_be_is_refused_with_the_reason(http, tmp_path, f
 
     assert response.status == status and said in told["detail"]["message"], told
     assert not list(tmp_path.glob("files/*"))
+
+
+async def test_many_items_go_into_a_file_and_not_into_one_body(http, engine):
+    said = {"operation": "encode", "model": MODEL, "items": ["x" * api.MOST_BYTES]}
+    async with http.post("/v1/jobs", data=io.BytesIO(json.dumps(said).encode())) as answer:
+        told = await answer.json()
+
+    assert answer.status == 413 and "upload its items as a file" in told["detail"]["message"]
+    assert engine.batches.shelf.jobs(LOCAL) == []
 
 
 async def test_jobs_are_no_batches_and_belong_to_who_made_them(db, tmp_path, clock):
