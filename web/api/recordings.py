@@ -8,6 +8,7 @@ from typing import Annotated
 
 import anyio
 from aiohttp import web
+from anyio import to_thread
 from msgspec import Meta, Struct
 
 from engine.access.principals import Action
@@ -122,8 +123,8 @@ async def export(request: web.Request) -> web.StreamResponse:
         response.content_type = "application/gzip"
         response.content_length = path.stat().st_size
         await response.prepare(request)
-        async with await anyio.open_file(path, "rb") as file:
-            while chunk := await file.read(CHUNK):
+        with path.open("rb") as file:  # at once, and closed at once: a thread's would be lost with its client
+            while chunk := await to_thread.run_sync(file.read, CHUNK):
                 if not await sending.write(request, response, chunk):
                     break
     return response
@@ -134,9 +135,9 @@ async def take_in(request: web.Request) -> web.Response:
     name = request.match_info["recording"]
     async with scratch() as folder:
         path = folder / "upload.jsonl.gz"
-        async with await anyio.open_file(path, "wb") as file:
+        with path.open("wb") as file:
             async for chunk in _body(request):
-                await file.write(chunk)
+                await to_thread.run_sync(file.write, chunk)
         await request.app[ENGINE].recordings.take_in(name, path, who(request))
     return sending.small({"imported": name}, status=201)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 from aiohttp import web
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_process, to_thread
 
 from engine.errors import BodyTooLarge, DeadlineExceeded, InvalidInput
 from replay.trace import BadTrace, Trace
@@ -55,12 +55,12 @@ async def _parts(request: web.Request, folder: Path) -> tuple[Mapping[str, str],
 
 async def _save(part: Part, path: Path) -> None:
     size = 0
-    async with await anyio.open_file(path, "wb") as file:
+    with path.open("wb") as file:
         while chunk := await part.read():
             size += len(chunk)
             if size > MOST_BYTES:
                 raise BodyTooLarge(f"A file of more than {MOST_BYTES // 2**20} MiB is not taken here.")
-            await file.write(chunk)
+            await to_thread.run_sync(file.write, chunk)
 
 
 def _ending(name: str) -> str:
