@@ -44,7 +44,7 @@ from web.openapi import routes as openapi_routes
 from web.pages import home, reference
 from web.snapshots import Snapshots
 from web.tracing import wired as tracing
-from web.turnstile import TURNSTILE, Turnstile
+from web.turnstile import WAY_IN, WAY_OUT, Turnstile
 from web.wire.items import Limits
 
 _STATIC = Path(__file__).parent / "static"
@@ -140,7 +140,8 @@ def make_app(engine: Engine) -> web.Application:
     app[POOLS] = pools.Pools()
     app[REFERENCE] = openapi_routes.of(ROUTES)
     app[SOCKETS] = WeakSet()
-    app[TURNSTILE] = Turnstile()
+    app[WAY_IN] = Turnstile()
+    app[WAY_OUT] = Turnstile()
     app[login.DOOR] = login.Door()
     app.add_routes(ROUTES + console.ROUTES)
     if settings.base_path:  # a proxy may take the prefix away, or pass it on; probes come without it

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import psutil
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 
 from engine.adapters.family import Parkable
 from engine.devices.device import DeviceLost, Parked, Seen
 from engine.devices.host import available_memory, core_quota, trim
-from engine.offload import contained
+from engine.offload import Threads
 
 R = TypeVar("R")
 
@@ -31,8 +31,8 @@ class Cpu:
         self.slots = slots or max(1, int(core_quota()))
         self.total_bytes = memory or available_memory() // 2
         self._threads_per_slot = threads_per_slot
-        self._limiters = [CapacityLimiter(1) for _ in range(self.slots)]
-        self._loading = CapacityLimiter(self.slots)
+        self._running = [Threads(1) for _ in range(self.slots)]
+        self._loading = Threads(self.slots)
         self.last_seen = Seen()
         self._process = psutil.Process()
         self._before = self._process.memory_info().rss
@@ -51,10 +51,10 @@ class Cpu:
         torch.set_num_threads(self._threads_per_slot)
 
     async def run(self, slot: int, model: object, cost: int, work: Callable[[], R]) -> R:
-        return await to_thread.run_sync(contained(work), limiter=self._limiters[slot])
+        return await self._running[slot](work)
 
     async def load(self, unit: str, work: Callable[[], R]) -> R:
-        return await to_thread.run_sync(contained(work), limiter=self._loading)
+        return await self._loading(work)
 
     async def unload(self, unit: str, work: Callable[[], None]) -> None:
         def let_go() -> None:
@@ -62,7 +62,7 @@ class Cpu:
             work()
             trim()
 
-        await to_thread.run_sync(contained(let_go), limiter=self._loading)
+        await self._loading(let_go)
 
     def peak(self, slot: int) -> int:
         return 0  # nobody counts what one thread of a process allocates
@@ -75,15 +75,15 @@ class Cpu:
 
             return park(model, self.torch_device)
 
-        return await to_thread.run_sync(contained(away), limiter=self._loading)
+        return await self._loading(away)
 
     async def restore(self, unit: str, parked: Any) -> Any:
         back = partial(parked.restore, self.torch_device)
-        await to_thread.run_sync(contained(back), limiter=self._loading)
+        await self._loading(back)
         return parked.model
 
     async def forget(self, parked: Any) -> None:
-        await to_thread.run_sync(contained(parked.release), limiter=self._loading)
+        await self._loading(parked.release)
 
     async def seen(self) -> Seen:
         # Foreign: none. The budget is ours alone; what other processes use is not part of it.

@@ -81,3 +81,17 @@ async def test_a_probe_is_answered_while_others_wait_in_line(http, monkeypatch):
 
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_a_request_waits_in_line_to_begin_and_again_to_be_answered(http, monkeypatch):
+    passed = []
+
+    async def seen(turnstile: Turnstile) -> None:
+        passed.append(turnstile)
+
+    monkeypatch.setattr(Turnstile, "pass_through", seen)
+    async with http.get("/v1/models") as response:
+        assert response.status == 200
+
+    way_in, way_out = passed
+    assert way_in is not way_out
