@@ -13,7 +13,7 @@ LOADED_FROM = frozenset(
     {
         *("family", "sources", "dtype", "devices", "trust_remote_code", "options", "backend"),
         *("tasks", "outputs", "dims", "pooling", "max_tokens"),
-        *("loras", "lora_room"),
+        "loras",
     }
 )
 """Fields that a family looks at when it measures or loads a model. What differs in any other is known to

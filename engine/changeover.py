@@ -29,7 +29,7 @@ from engine.actors.messages import (
 from engine.catalog import Catalog, ModelSpec
 from engine.catalog_changes import with_entry
 from engine.errors import EngineError, InvalidInput, NoRoom, Stopped
-from engine.units import Units, units_of
+from engine.units import Units, adapted, parted, units_of
 from engine.wishes import Pinned
 
 log = logging.getLogger(__name__)
@@ -67,11 +67,11 @@ class Changeover:
 
     def holds(self, unit: str) -> bool:
         """Whether its version changes now. What is wished of its pin is seen to when that is over."""
-        return unit in self._changing
+        return parted(unit)[0] in self._changing
 
     async def over(self, unit: str) -> None:
         """Until its version does not change any more, whichever serves then."""
-        while changing := self._changing.get(unit):
+        while changing := self._changing.get(parted(unit)[0]):
             await changing.wait()
 
     def serve(self, catalog: Catalog) -> None:
@@ -90,7 +90,8 @@ class Changeover:
         old = {unit: self._units.serving(unit) for unit in units_of(spec) if self._units.serves(unit)}
         new = {unit: self._units.begin(spec, units_of(spec)[unit]) for unit in old}
         # What nobody has loaded need not be: the new version is loaded when it is asked for.
-        held = [unit for unit, serving in old.items() if self._resident(serving) or unit in self._pins]
+        pinned = {parted(unit)[0] for unit in self._pins}
+        held = [unit for unit, serving in old.items() if self._resident(serving) or unit in pinned]
 
         def swap() -> None:
             self._units.serve(with_entry(self._units.catalog, spec), new)
@@ -102,6 +103,7 @@ class Changeover:
             else:
                 await self._with_a_hold(spec, held, old, new, swap)
             for unit in held:
+                await self._pin_adapters(unit, new[unit])
                 await self._settle(unit, new[unit])
         finally:
             for unit in tuple(self._changing):
@@ -170,6 +172,7 @@ class Changeover:
                 await self._pin(old, self._pins[unit])
             else:
                 await self._memory.ask(Load, unit=old)
+            await self._pin_adapters(unit, old)
         except EngineError as error:
             log.error("%s served before, and cannot be loaded again: %s", old, error)
 
@@ -194,7 +197,18 @@ class Changeover:
 
     async def _unpin(self, units: Iterable[str]) -> None:
         for unit in tuple(units):
-            await self._memory.ask(Unpin, unit=unit)
+            for each in (*self._units.adapters(unit), unit):
+                await self._memory.ask(Unpin, unit=each)
+
+    async def _pin_adapters(self, unit: str, serving: str) -> None:
+        """Those of `unit` that are wished to be pinned are so over the version that serves."""
+        for name, wish in tuple(self._pins.items()):
+            of, adapter = parted(name)
+            if of == unit and adapter and self._units.serves(name):
+                try:
+                    await self._pin(adapted(serving, adapter), wish)
+                except EngineError as error:
+                    log.error("the pin of %s does not hold: %s", name, error)
 
     async def _settle(self, unit: str, serving: str) -> None:
         """Its change is over: it stays where it is only if that is wished, maybe since a moment ago."""

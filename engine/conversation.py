@@ -27,6 +27,8 @@ class Lease(msgspec.Struct, frozen=True):
     slot: str
     max_cost: int
     kv_bytes: int = 0
+    adapters: tuple[str, ...] = ()
+    """Adapters of the unit, by their own units, that stay as long as the lease."""
 
 
 class JobRef(msgspec.Struct, frozen=True):
@@ -102,6 +104,8 @@ class Wanted(msgspec.Struct, frozen=True):
     urgency: ServiceClass = ServiceClass.STANDARD
     due: float = math.inf
     """When the first job should be done."""
+    there: tuple[str, ...] = ()
+    """Devices of which nobody need say that leases can be had."""
 
 
 class Unwanted(msgspec.Struct, frozen=True):
@@ -146,6 +150,10 @@ class Need(msgspec.Struct, frozen=True):
     """What it would hold with all that could join."""
     urgency: ServiceClass = ServiceClass.STANDARD
     """The most urgent class of what waits or goes on."""
+    needed: tuple[str, ...] = ()
+    """Units of the adapters that the next job is read with."""
+    adapters: tuple[str, ...] = ()
+    """And of all that the batch might be read with, those of sequences that go on among them."""
 
     @property
     def goes_on(self) -> bool:
@@ -211,6 +219,8 @@ class Release(msgspec.Struct, frozen=True):
     """Of the batch that ran."""
     peak_bytes: int = 0
     out_of_memory: bool = False
+    adapters: tuple[str, ...] = ()
+    """Those that the unit's sequences still need."""
 
 
 class Inspected(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from engine.operators import Operators
 from engine.orders import Action, Order
 from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
+from engine.sizes import Sizes
 from engine.units import Units
 from engine.view import EngineView
 
@@ -45,6 +46,7 @@ class Engine:
         metrics: Callable[[bool], bytes],
         access: Access,
         closely: Closely,
+        sizes: Sizes,
         recordings: Recordings,
         batches: Batches,
         opened: Opened,
@@ -52,6 +54,7 @@ class Engine:
         self.batches = batches
         self._opened = opened
         self.closely = closely
+        self.sizes = sizes
         self.recordings = recordings
         self.operators = operators
         self.settings = settings
@@ -119,7 +122,13 @@ class Engine:
         """What it would cost and how it would fare now. Nothing of it is run. Raises EngineError."""
         with self._aside():
             await self._opened.need(request.model)
-            return await self._router.ask(Estimate, request=request)
+            found = await self._router.ask(Estimate, request=request)
+            if not found.outlook.cold or found.outlook.refusal is not None:
+                return found
+            spec, profile = self.catalog.resolve(request.model)
+            # It was prepared, so its files are here.
+            refusal = await self.sizes.refusal(spec.unit(request.profile or profile))
+            return replace(found, outlook=replace(found.outlook, refusal=refusal))
 
     async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
         """Each text as the model's tokenizer cuts it. No weights are loaded. Raises EngineError."""

@@ -103,14 +103,17 @@ class Limits(Strict):
     """Generation: at most so many sequences at once."""
 
 
-Backend = Literal["torch", "onnx", "onnx-int8"]
+Backend = Literal["torch", "torch-graphs", "torch-compiled", "onnx", "onnx-int8"]
+QUICK = frozenset(["torch-graphs", "torch-compiled"])
+"""Ways for torch to run an encoder on a card; elsewhere they are torch."""
+ONNX = frozenset(["onnx", "onnx-int8"])
 ONNX_GRAPHS: Mapping[str, str] = {
     "cross_encoder": "onnx_sequence",
     "text_classifier": "onnx_sequence",
     "text_encoder": "onnx_encoder",
     "token_classifier": "onnx_tokens",
 }
-"""By family that ONNX Runtime can run: the conversion that makes its graph."""
+"""By family that other backends than torch can run: the conversion that makes a graph for ONNX Runtime."""
 WRITERS = frozenset(["florence2", "image_to_text"])
 """Families that are asked to extract and write what they found token by token: they go by quanta."""
 
@@ -177,8 +180,6 @@ class ModelSpec(Strict):
     profiles: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-]+$")], Profile] = {}
     loras: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.\-]*$", max_length=100)], Lora] = {}
     """Adapters by name, asked for as `options.lora_id` or as `model:name`."""
-    lora_room: Many | None = None
-    """Bytes on the device for adapters, at least for the largest; None: for all of them at once."""
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     licence: str = "unknown"
     attribution: str | None = None
@@ -201,7 +202,7 @@ class ModelSpec(Strict):
         asked = {self.backend, *(profile.backend or "torch" for profile in self.profiles.values())}
         if asked != {"torch"} and self.family not in ONNX_GRAPHS:
             able = ", ".join(sorted(ONNX_GRAPHS))
-            raise ValueError(f"backend: {self.family} is run by torch alone; ONNX Runtime runs {able}")
+            raise ValueError(f"backend: {self.family} is run by torch alone; the others run {able}")
         return self
 
     @property

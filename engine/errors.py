@@ -70,6 +70,12 @@ class InputTooLong(EngineError):
     code = "INPUT_TOO_LONG"
 
 
+class ImageTooLarge(InputTooLong):
+    """An image has more bytes than one may. Details: `length`, `max_length`."""
+
+    code = "IMAGE_TOO_LARGE"
+
+
 class BodyTooLarge(EngineError):
     """The request's body is larger than this server takes."""
 

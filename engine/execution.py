@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from engine.adapters.family import (
+    Fixed,
     GenerativeModel,
     Interruptible,
     Model,
@@ -144,6 +145,8 @@ def _finite(output: Output | EngineError) -> Output | EngineError:
 
 
 def _holds_halves(model: Model) -> bool:
+    if isinstance(model, Fixed):
+        return model.in_halves
     if not isinstance(model, Parkable):
         return False
     from engine.adapters.forward import exact  # imports torch, which such a model has

@@ -46,7 +46,7 @@ def everything(flags: Mapping[str, object], file: Path | None, environ: Mapping[
         *(_toml(path) if path else ()),
         *_environment(environ),
         *(
-            (name.replace("-", "_"), value, Origin("flag", "flag"))
+            (name.replace("-", "_"), value, Origin("flag", "command line"))
             for name, value in flags.items()
             if value is not None
         ),

@@ -12,6 +12,7 @@ from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import GenerateOptions, Request, ServiceClass
 from engine.scheduling.lanes import Job
+from engine.units import adapted
 
 
 class Going(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ class Going(msgspec.Struct, frozen=True):
             max_batch_cost=limits.max_batch_cost or 1 << 62,
             max_batch_jobs=limits.max_batch_jobs or 1 << 62,
             principal=request.principal,
+            adapters=tuple([adapted(self.unit, lora) for lora in ready.loras]),
         )
 
 

@@ -91,5 +91,5 @@ class Journal:
 
 
 def model_of(unit: str) -> str:
-    """The model that a unit is of, whichever version and dtype."""
-    return unit.partition("#")[0].partition("@")[0]
+    """The model that a unit is of, or an adapter: whichever version and dtype."""
+    return unit.partition(":")[0].partition("#")[0].partition("@")[0]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 
-from engine.adapters.family import Family, GenerativeModel, Model, Parkable, Sleeping
+from engine.adapters.family import Adaptable, Adapting, Family, GenerativeModel, Model, Parkable, Sleeping
 from engine.catalog import ModelSpec
 from engine.devices.asleep import Asleep
 from engine.devices.device import Device, Parked
-from engine.errors import EngineError, Failure, LoadFailed
+from engine.errors import EngineError, Failure, InvalidInput, LoadFailed
 from engine.memory.footprint import Footprint
 from engine.offload import Offload
-from engine.units import Units
+from engine.units import Units, parted
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +42,25 @@ class Loading:
 
     async def inspect(self, unit: str) -> Footprint:
         spec = self._units.spec(unit)
+        _, adapter = parted(unit)
 
         def footprint() -> Footprint:
-            return self._family(spec.family).footprint(spec, self._locate(spec))
+            family, path = self._family(spec.family), self._locate(spec)
+            if not adapter:
+                return family.footprint(spec, path)
+            if not isinstance(family, Adaptable):
+                raise InvalidInput(f"models of the family {spec.family} take no adapters")
+            return family.adapter_footprint(spec, adapter, path)
 
         return await self._opening(footprint)
 
     async def load(self, unit: str, device: str, from_host: bool) -> None:
         """The model is among those that are there. Raises whatever its adapter or the device raises."""
         where = self._devices[device]
+        of, adapter = parted(unit)
+        if adapter:
+            await where.load(unit, partial(self._laid_over(of, device).bring, adapter))
+            return
         if from_host and unit in self._aside:
             home, parked = self._aside[unit]
             if not isinstance(parked, Asleep):
@@ -67,6 +78,10 @@ class Loading:
 
     async def unload(self, unit: str, device: str, keep: bool) -> int:
         """The model is gone from its device. How many bytes of host memory it takes since then."""
+        of, adapter = parted(unit)
+        if adapter:
+            await self._let_go(unit, device, partial(self._laid_over(of, device).let_go, adapter))
+            return 0
         model, where = self._models.pop((unit, device)), self._devices[device]
         if keep and isinstance(model, Parkable):
             try:
@@ -87,11 +102,21 @@ class Loading:
             await self.drop(unit)
             self._aside[unit] = (device, asleep)
             return asleep.nbytes
+        await self._let_go(unit, device, model.unload)
+        return 0
+
+    async def _let_go(self, unit: str, device: str, work: Callable[[], None]) -> None:
         try:
-            await where.unload(unit, model.unload)
+            await self._devices[device].unload(unit, work)
         except Exception:
             log.exception("%s did not unload cleanly", unit)
-        return 0
+
+    def _laid_over(self, unit: str, device: str) -> Adapting:
+        """The model that adapters are laid over: it is there as long as any of them."""
+        model = self._models[unit, device]
+        if not isinstance(model, Adapting):
+            raise InvalidInput(f"{unit} takes no adapters")
+        return model
 
     async def drop(self, unit: str) -> None:
         """Give back the host memory that the unit's weights take, if they are there."""

@@ -129,10 +129,11 @@ class Looking:
         now, dispatch = anyio.current_time(), self._dispatch
         lanes = [lane for unit in units if (lane := dispatch.lanes.get(unit))]
         there = [r for unit in units for r in index.residents.get(unit, ())]
-        states = [r.state for r in there if r.state is not Residency.ABSENT]
+        own = [r for r in there if r.base is None]
+        states = [r.state for r in own if r.state is not Residency.ABSENT]
         # Of several residencies the most usable one is the model's.
         state = next((state for state in STATES if state in states), Residency.ABSENT)
-        failed = next((r for r in there if r.failure and r.state is Residency.FAILED), None)
+        failed = next((r for r in own if r.failure and r.state is Residency.FAILED), None)
         changes = self._telemetry.residency
         return ModelView(
             id=spec.id,
@@ -171,6 +172,8 @@ class Looking:
         if resident.pinned:
             slots = self._custody.held.pins[resident.unit].slots
             return "pinned" if slots == 1 else f"pinned, with room for {slots} batches at once"
+        if resident.kept:
+            return "an adapter of it is pinned"
         if resident.yielding:
             return "makes room as soon as its work ends"
         if resident.busy or resident.unit in self._custody.held.wanted:

@@ -55,7 +55,8 @@ class Threads:
         await checkpoint_if_cancelled()
         with CancelScope(shield=True):  # as long as the thread works, its caller holds what it works on
             done = self._pool.submit(copy_context().run, contained(work))
-            return await asyncio.wrap_future(done)
+            result = await asyncio.wrap_future(done)
+        return result  # noqa: RET504  a scope may swallow, says its type
 
 
 def _yield_to_others() -> None:

@@ -28,7 +28,7 @@ from engine.offload import Offload
 from engine.orders import CATALOGUE, EVERY_MODEL, Action, CatalogDone, Done, Order, Previewed
 from engine.own_entries import parse
 from engine.presence import Presence
-from engine.units import Units, units_of
+from engine.units import Units, adapted, parted, units_of
 from engine.view import CatalogView
 from engine.wishes import Audited, Closed, Kept, Opened, Pinned, Unpinned
 
@@ -90,8 +90,11 @@ class Operators:
         if order.model == EVERY_MODEL and order.action in (Action.PAUSE, Action.RESUME):
             model = target = EVERY_MODEL
         else:
-            spec, profile = self._units.catalog.resolve(order.model)
+            named, adapter = self._units.catalog.adapted(order.model)
+            spec, profile = self._units.catalog.resolve(named)
             model, target = spec.id, spec.unit(profile)
+            if adapter is not None:
+                target = _of_adapter(order, target, adapter)
             if order.action is Action.ADJUST:
                 target = f"{model}:{profile}" if profile else model
                 self._adjustments.wished(target, order.changes)
@@ -194,7 +197,7 @@ class Operators:
         last word.
         """
         units = units_of(self._units.catalog.resolve(model)[0])
-        if pinned := [unit for unit in units if unit in self.pins]:
+        if pinned := [unit for unit in self.pins if parted(unit)[0] in units]:
             raise InvalidInput(f"{', '.join(pinned)} is pinned; unpin it first.")
         pause = Deed("pause", model, model, deed.who, deed.reason or "to drain it")
         self.audit.begin(pause)
@@ -265,3 +268,10 @@ class Operators:
 
         self._tasks.start_soon(do)
         return await reply
+
+
+def _of_adapter(order: Order, unit: str, adapter: str) -> str:
+    """The unit that the order is about. Raises InvalidInput for what is done to whole models alone."""
+    if order.action not in (Action.LOAD, Action.UNLOAD, Action.PIN, Action.UNPIN):
+        raise InvalidInput(f"{order.action} is for {unit} as a whole; of its adapters, load or pin one.")
+    return adapted(unit, adapter)

@@ -16,6 +16,7 @@ from sqlite_utils import Database
 from engine.actors import recorder, state_store
 from engine.adapters.family import Family, family
 from engine.adapters.lora.family import with_adapters
+from engine.adapters.quick.family import quick
 from engine.backends.environment import on_this_machine
 from engine.catalog import Catalog, ModelSpec
 from engine.config import Settings, SettingsError
@@ -92,7 +93,7 @@ def wrong_pins(settings: Settings, catalog: Catalog) -> Iterator[str]:
     for key, name in [*(("pins", pin) for pin in settings.pins), *roots]:
         try:
             if name:
-                catalog.resolve(name.partition("@")[0])
+                catalog.resolve(catalog.adapted(name.partition("@")[0])[0])
         except (UnknownModel, InvalidInput) as error:
             yield f"{settings.origin(key)}: {key}: {error}"
 
@@ -154,7 +155,7 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
     return Parts(
         devices=tuple(devices),
         locate=locate,
-        family=lambda name: with_adapters(on_this_machine(family(name), settings), locate),
+        family=lambda name: with_adapters(quick(on_this_machine(family(name), settings)), locate),
         opening=Threads(4),
         preparing=Threads(settings.preparation_threads),
         state=state,

@@ -26,6 +26,8 @@ class UnitFacts:
     targets: Mapping[ServiceClass, float] = field(default_factory=dict)
     idle_unload: float | None = None
     """Seconds without use after which it leaves; None: as the settings say."""
+    adapts: str | None = None
+    """Of an adapter, the unit that it is laid over: it is nowhere without that one."""
 
 
 def facts(spec: ModelSpec, profile: str | None, max_batch_cost: int | None) -> UnitFacts:
@@ -72,8 +74,22 @@ def units_of(spec: ModelSpec) -> dict[str, str | None]:
 
 
 def base(unit: str) -> str:
-    """The name that the catalogue gives a unit, whichever version of it this is: `a` of `a#2`."""
-    return unit.partition("#")[0]
+    """The name that the catalogue gives a unit, whichever version of it this is: `a` of `a#2`, and `a:legal`
+    of its adapter `a#2:legal`."""
+    of, adapter = parted(unit)
+    name = of.partition("#")[0]
+    return adapted(name, adapter) if adapter else name
+
+
+def adapted(unit: str, adapter: str) -> str:
+    """What the unit's adapter is called where it is loaded and leaves, as a unit of its own."""
+    return f"{unit}:{adapter}"
+
+
+def parted(unit: str) -> tuple[str, str]:
+    """The unit that an adapter is laid over, and the adapter's name; the unit and "" where it is none."""
+    of, _, adapter = unit.partition(":")
+    return of, adapter
 
 
 class Units:
@@ -102,13 +118,20 @@ class Units:
 
     def serving(self, unit: str) -> str:
         """The version that takes new requests for what the catalogue calls `unit`. Raises UnknownModel."""
-        if unit not in self._serving:
+        of, adapter = parted(unit)
+        if not self.serves(unit):
             raise UnknownModel(f"The catalogue makes no {unit} any more.")
-        return self._serving[unit]
+        return adapted(self._serving[of], adapter) if adapter else self._serving[of]
 
     def serves(self, unit: str) -> bool:
         """Whether the catalogue makes such a unit now."""
-        return unit in self._serving
+        of, adapter = parted(unit)
+        serving = self._serving.get(of)
+        return serving is not None and (not adapter or adapter in self._specs[serving].loras)
+
+    def adapters(self, unit: str) -> list[str]:
+        """The units that the adapters of `unit` are."""
+        return [adapted(unit, name) for name in self._specs[unit].loras] if unit in self._specs else []
 
     def unit(self, spec: ModelSpec, profile: str | None) -> str:
         return self._serving[spec.unit(profile)]
@@ -152,7 +175,8 @@ class Units:
     def drop(self, unit: str) -> None:
         """It has left, and will not come again. Its few numbers stay: books that it is in are still read."""
         if unit not in self._serving.values():
-            self._specs.pop(unit, None)
+            for each in (*self.adapters(unit), unit):
+                self._specs.pop(each, None)
 
     def _first(self, name: str) -> str:
         """The plain name, unless it was there before and what was known of it may be of other weights."""
@@ -160,5 +184,10 @@ class Units:
         return name if number == 1 else f"{name}#{number}"
 
     def _know(self, unit: str, spec: ModelSpec, profile: str | None) -> None:
-        self._specs[unit] = spec.profiled(profile)
-        self._facts[unit] = replace(facts(spec, profile, self._max_batch_cost), unit=unit)
+        chosen = self._specs[unit] = spec.profiled(profile)
+        known = self._facts[unit] = replace(facts(spec, profile, self._max_batch_cost), unit=unit)
+        for each in self.adapters(unit):
+            self._specs[each] = chosen
+            self._facts[each] = UnitFacts(
+                each, spec.id, spec.devices, idle_unload=known.idle_unload, adapts=unit
+            )

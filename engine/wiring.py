@@ -42,6 +42,7 @@ from engine.presence import Presence
 from engine.recordings import Recordings
 from engine.scheduling.dispatch import Dispatch
 from engine.scheduling.rules import SchedulingRules
+from engine.sizes import Sizes
 from engine.snapshot import Snapshotting
 from engine.timekeeper import Timekeeper, zone_of
 from engine.units import Units, on_devices
@@ -100,15 +101,7 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
     common = _Common(settings, parts, boxes, units, scheduling_rules(settings), observers, adjustments)
     memory, batcher, router = _memory(common), _batcher(common), _router(common)
     telemetry = Telemetry(boxes.telemetry)
-    looking = Looking(
-        units=units,
-        devices=common.devices,
-        router=router,
-        batcher=batcher,
-        memory=memory,
-        telemetry=telemetry,
-        held_limit=settings.max_held_bytes,
-    )
+    looking = _looking(common, router, batcher, memory, telemetry)
     operators = _operators(common, looking)
     engine = Engine(
         units=units,
@@ -122,11 +115,8 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         access=access,
         batches=batches_of(settings, parts, boxes),
         opened=Opened(settings, units, parts.opening, operators.add_entry),
-        recordings=Recordings(
-            boxes.recorder if parts.traffic is not None else None,
-            operators.audit,
-            Snapshotting(settings, units, memory.custody, batcher.dispatch, parts.devices, operators.pins),
-        ),
+        recordings=_recordings(common, memory, batcher, operators),
+        sizes=Sizes(units, memory.custody.held, memory.loading.inspect),
         closely=Closely(
             units=units,
             dispatch=batcher.dispatch,
@@ -146,6 +136,29 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         units=units,
         operators=operators,
         timekeeper=_timekeeper(common, operators, looking),
+    )
+
+
+def _looking(
+    common: _Common, router: Router, batcher: Batcher, memory: MemoryManager, telemetry: Telemetry
+) -> Looking:
+    return Looking(
+        units=common.units,
+        devices=common.devices,
+        router=router,
+        batcher=batcher,
+        memory=memory,
+        telemetry=telemetry,
+        held_limit=common.settings.max_held_bytes,
+    )
+
+
+def _recordings(common: _Common, memory: MemoryManager, batcher: Batcher, operators: Operators) -> Recordings:
+    settings, parts = common.settings, common.parts
+    return Recordings(
+        common.boxes.recorder if parts.traffic is not None else None,
+        operators.audit,
+        Snapshotting(settings, common.units, memory.custody, batcher.dispatch, parts.devices, operators.pins),
     )
 
 

@@ -87,7 +87,7 @@ class Cores:
         self._perform: dict[type, Callable[[Any], Iterable[Any]]] = {
             Need: lambda m: self.custody.on_need(m, self.now),
             Release: lambda m: self.custody.on_release(m, self.now),
-            Wanted: lambda m: self.custody.on_wanted(m.unit, self.now, m.urgency, m.due),
+            Wanted: lambda m: self.custody.on_wanted(m.unit, self.now, m.urgency, m.due, m.there),
             Unwanted: lambda m: self.custody.on_unwanted(m.unit, self.now),
         }
 

@@ -140,7 +140,8 @@ def _busiest(trace: Trace, seconds: float) -> Trace:
 
 def curves_version(server: Server) -> str:
     """Names the readings that a plan's times are drawn from: the same readings have the same name."""
-    digest = hashlib.sha256(repr([(c.slowed, c.loading, c.handover) for c in server.cards]).encode())
+    learned = [(c.slowed, c.loading, c.handover, c.spells) for c in server.cards]
+    digest = hashlib.sha256(repr(learned).encode())
     for name, unit in sorted(server.units.items()):
         digest.update(name.encode())
         for device, timing in sorted(unit.timings.items()):

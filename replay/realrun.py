@@ -37,6 +37,9 @@ SEEDS = 5
 PART = 0.3
 """Of the stretch, for each configuration: ranks need fewer requests than tails do."""
 
+LEARNING, REST = 0.25, 1.0
+"""Of a part, what comes before it comes all at once; and seconds without any traffic in between."""
+
 AS_IT_IS = Configuration("as it is")
 
 Opening = Callable[[Settings, Path], Awaitable[Parts | None]]
@@ -139,8 +142,7 @@ async def validate(
         told(choice.name)
         rows.append(_tried(choice, *await _both(choice, basis, bench, short)))
     told("all of it at once")
-    burst = replace(short, arrived=np.linspace(0, 0.01, len(short)))
-    flooded, drowned = await _both(AS_IT_IS, basis, bench, burst)
+    flooded, drowned = await _both(AS_IT_IS, basis, bench, flood(short))
     validation = Validation(
         at=time.time(),
         curves=curves_version(basis.server),
@@ -149,11 +151,28 @@ async def validate(
         trace=trace.name,
         errors=tuple(errors(one.measured, *twins)),
         noise=noise,
-        capacity_error=middle([served(twin) for twin in drowned]) / served(flooded.measured) - 1,
+        capacity_error=middle([served_of(twin, len(short)) for twin in drowned])
+        / served_of(flooded.measured, len(short))
+        - 1,
         tau=kendall([row.real for row in rows], [row.twin for row in rows], abs(noise[0].p95)),
         tried=tuple(rows),
     )
     return validation, max(one.lag, two.lag)
+
+
+def flood(trace: Trace) -> Trace:
+    """All of it at once, after a first part as it came: a server that knows no run times yet makes one batch
+    of whatever has come by then, so that chance alone would say how much of a burst it serves."""
+    calm = max(1, round(LEARNING * len(trace)))
+    first = trace.arrived[:calm]
+    both = trace.take(np.concatenate([np.arange(calm), np.arange(len(trace))]))
+    return replace(both, arrived=np.concatenate([first, first[-1] + REST + np.linspace(0, 0.01, len(trace))]))
+
+
+def served_of(flooded: Measured, count: int) -> float:
+    """Answers a second to the last `count`, those that came at once."""
+    answers = flooded.answers
+    return served(replace(flooded, answers=answers.take(np.arange(len(answers)) >= len(answers) - count)))
 
 
 async def _both(

@@ -58,10 +58,11 @@ def study(
 ) -> Study:
     """Raises BadTrace for a change that names a model that is not there."""
     change, seed = asked.change, known.seed
-    server, traffic = change.server(known.server), change.asked(known.traffic, known.seed)
+    before = change.part(known.traffic)
+    server, traffic = change.server(known.server), change.asked(before, seed)
     steps = 3 + 2 * asked.search + (asked.price is not None)
     told("comparing with the server as it was", 0, steps)
-    comparison, now = compare((known.server, known.traffic), (server, traffic), seed, calls)
+    comparison, now = compare((known.server, before), (server, traffic), seed, calls)
     told("looking for the knee", 1, steps)
     capacity = measure(server, traffic, seed, calls=calls, known=now)
     told("checking the rules", 2, steps)

@@ -8,12 +8,20 @@ from typing import TypeVar
 
 from engine.memory.rules import EvictionPolicy
 from engine.quantities import about
+from replay.peaks import peak, when
 from replay.scaling import Method
 from replay.trace import BadTrace
 from replay.twin.server import Card, Server, Unit
 from replay.twin.traffic import Traffic
 
 T = TypeVar("T")
+
+MOST = 250_000
+"""Requests that a change may make of fewer: some ten to forty seconds of the twin, and what fails shows long
+before. A recording that has more is simulated whole."""
+
+SHORTEST = 10.0
+"""Seconds of traffic that say anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,33 @@ class Change:
         if self.speed is not None:
             mine = [replace(card, speed=card.speed * self.speed) for card in mine]
         return (*mine, *(card for card in cards if card.kind != kind))
+
+    def part(self, traffic: Traffic) -> Traffic:
+        """What is simulated, with the change and without: all, or the busiest part where the change makes so
+        many requests of it that they would take minutes and gigabytes. Raises BadTrace where too little would
+        be left."""
+        arrived, span = traffic.trace.arrived, traffic.trace.span
+        most = max(MOST, len(traffic))
+        if self._requests(len(traffic), span) <= most:
+            return traffic
+        seconds = span
+        while seconds >= SHORTEST and self._requests(seconds * peak(arrived, seconds), seconds) > most:
+            seconds *= 0.9
+        if seconds < SHORTEST:
+            rate = self._requests(peak(arrived, SHORTEST), 1.0)
+            raise BadTrace(
+                f"With {self} the busiest {SHORTEST:g} s would have {rate:,.0f} requests a second, and at "
+                f"most {most:,} requests are simulated. Ask for less: what fails fails long before that."
+            )
+        begin = when(arrived, seconds)
+        found = traffic.between(begin, begin + seconds)
+        note = f"only the busiest {seconds:.0f} s are simulated: all would be more than {most:,} requests"
+        return replace(found, notes=(*found.notes, note))
+
+    def _requests(self, count: float, seconds: float) -> float:
+        """What would become of so many requests in so long."""
+        more = count + sum(added.rate * seconds for added in self.add)
+        return more if self.method is Method.WARP else more * self.traffic
 
     def asked(self, traffic: Traffic, seed: int) -> Traffic:
         """The traffic as it would be."""

@@ -50,7 +50,7 @@ def test_an_unknown_key_is_named_with_its_nearest_and_its_place(elsewhere):
     assert complaints({"prot": 1}, {"SERAI_MEMROY": "2GiB"}, file) == [
         f"{file}: there is no setting 'max_itms'; did you mean 'max_items'?",
         "SERAI_MEMROY: there is no setting 'memroy'; did you mean 'memory'?",
-        "flag: there is no setting 'prot'; did you mean 'port'?",
+        "command line: there is no setting 'prot'; did you mean 'port'?",
     ]
 
 
@@ -67,9 +67,9 @@ def test_all_that_is_wrong_is_said_at_once_with_key_and_place(elsewhere):
     (elsewhere / "serai.toml").write_text("headroom = 1.5\nport = true\n")
 
     assert complaints({"devices": "gpu", "nothing": 1}, {"SERAI_MEMORY": "much"}) == [
-        "flag: there is no setting 'nothing'",
+        "command line: there is no setting 'nothing'",
         "serai.toml: port: expected a number, not true or false",
-        "flag: devices: 'gpu' is no device; there are auto, cpu, cuda:N and simulated:NAME",
+        "command line: devices: 'gpu' is no device; there are auto, cpu, cuda:N and simulated:NAME",
         "SERAI_MEMORY: memory: 'much' is no size; write bytes, or 512MB, 2GiB",
         "serai.toml: headroom: 1.5 is out of range: it must be less than 1",
     ]
@@ -206,4 +206,6 @@ def test_sizes_to_read_at_a_glance_have_three_digits_or_so():
 
 
 def test_more_bytes_than_there_can_be_are_refused():
-    assert complaints({"memory": "1e999GB"}) == ["flag: memory: '1e999GB' is more than any machine has"]
+    assert complaints({"memory": "1e999GB"}) == [
+        "command line: memory: '1e999GB' is more than any machine has"
+    ]

@@ -1,11 +1,13 @@
-"""What is refused before it is a request of ours, in the same words and form as all that is refused later.
+"""One connection: what is refused before it is a request of ours, in the words and form of all refusals, and
+how long a client may take over a request's head or over its answer.
 
 The HTTP library answers by itself what it cannot parse, and expectations that it does not know. Those
-answers pass no middleware.
+answers pass no middleware. It waits for an hour for whoever begins a request, and for ever for a reader.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import sys
 from http import HTTPStatus
@@ -15,17 +17,87 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from engine.errors import EngineError, InvalidInput
+from engine.errors import DeadlineExceeded, EngineError, InvalidInput
 from web import errors
 from web.keys import REQUEST_ID
 from web.wire import pieces
 from web.wire.forms import Form
 
+IDLE = 120.0
+"""Seconds that a connection stays open between two requests."""
+HEAD = 30.0
+"""Seconds from a request's first byte, or from the connection's begin, until its head is whole."""
+STALL = 30.0
+"""Seconds in which a reader must take at least `LEAST` bytes of what waits for it."""
+LEAST = 2**14
+
 
 class Connection(RequestHandler):
-    """One client's connection."""
+    """One client's."""
 
-    __slots__ = ()
+    __slots__ = ("_begun", "_head", "_left", "_reading")
+
+    def __init__(self, server: web.Server) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), access_log=None, keepalive_timeout=IDLE)  # type: ignore[arg-type]
+        self._head: asyncio.TimerHandle | None = None
+        """Set while a head must come."""
+        self._begun = False
+        """Whether some of one has come."""
+        self._reading: asyncio.TimerHandle | None = None
+        """Set since the reader fell behind."""
+        self._left = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._head = self._loop.call_later(HEAD, self._give_up)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._head, self._reading):
+            if timer is not None:
+                timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        idle = self._waiter is not None and not self._waiter.done()
+        self._begun = not self._messages and (idle or not self._request_count)
+        if self._begun and self._head is None:
+            self._head = self._loop.call_later(HEAD, self._give_up)
+            self._next_keepalive_close_time = self._head.when() + 1  # it is no idle one any more
+        elif not self._begun and self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._reading is None:
+            self._look_again()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._left = sys.maxsize  # it took enough
+
+    def _look_again(self) -> None:
+        assert self.transport is not None
+        self._left = self.transport.get_write_buffer_size()
+        self._reading = self._loop.call_later(STALL, self._look)
+
+    def _look(self) -> None:
+        self._reading = None
+        if self.transport is None or not self.writing_paused:
+            return
+        if self._left - self.transport.get_write_buffer_size() < LEAST:
+            self.transport.abort()
+            return
+        self._look_again()
+
+    def _give_up(self) -> None:
+        """Without a word where nothing was asked: browsers connect ahead, and wonder about an answer."""
+        self._head = None
+        if self._begun and self.transport is not None:
+            said = f"The head of a request did not arrive within {HEAD:g} s."
+            self.transport.write(bare(DeadlineExceeded(said)))
+        self.force_close()
 
     def log_exception(self, *args: Any, **named: Any) -> None:
         """A traceback is for mistakes of ours: what a client got wrong is answered, and that is all."""
@@ -58,13 +130,6 @@ class Connection(RequestHandler):
         return await super().finish_response(request, resp, start_time)
 
 
-def typed(handler: RequestHandler) -> Connection:
-    """The library makes its own kind, and has no place where to say which."""
-    handler.__class__ = Connection
-    assert isinstance(handler, Connection)
-    return handler
-
-
 def _complaint(status: int, error: BaseException | None, message: str | None) -> EngineError:
     if isinstance(error, LineTooLong):
         return InvalidInput("A line of the request's head is too long: send a shorter address or header.")
@@ -75,8 +140,19 @@ def _complaint(status: int, error: BaseException | None, message: str | None) ->
 
 
 def _refusal(error: EngineError, name: str) -> web.Response:
-    said = pieces.whole(errors.envelope(error, name), Form.JSON)
-    told = {**errors.headers(error), "X-SIE-Request-ID": name, "X-Content-Type-Options": "nosniff"}
-    return web.Response(
-        body=said, status=errors.status(error), content_type=Form.JSON, headers={**told, "Server": "serai"}
-    )
+    body, headers = _said(error, name)
+    return web.Response(body=body, status=errors.status(error), content_type=Form.JSON, headers=headers)
+
+
+def _said(error: EngineError, name: str) -> tuple[bytes, dict[str, str]]:
+    told = {"X-SIE-Request-ID": name, "X-Content-Type-Options": "nosniff", "Server": "serai"}
+    return pieces.whole(errors.envelope(error, name), Form.JSON), {**errors.headers(error), **told}
+
+
+def bare(error: EngineError) -> bytes:
+    """An error as the last bytes of a connection on which nothing was asked yet."""
+    body, headers = _said(error, secrets.token_hex(12))
+    status = HTTPStatus(errors.status(error))
+    headers |= {"Connection": "close", "Content-Type": Form.JSON, "Content-Length": str(len(body))}
+    lines = [f"HTTP/1.1 {status} {status.phrase}", *(f"{name}: {said}" for name, said in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body

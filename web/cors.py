@@ -1,6 +1,6 @@
 """Pages of other sites that may call the models from a browser: those in `cors_origins`, none by default.
 
-Calls only: nothing that an operator does, no page, and nothing with a cookie.
+Calls only, and what they would cost: nothing that an operator does, no page, and nothing with a cookie.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from web.dialects.tei import ASKED
 from web.keys import ENGINE
 
 CALLS = (
@@ -23,7 +24,9 @@ CALLS = (
     "/v1/responses",
     "/v1/rerank",
     "/v2/rerank",
+    "/v1/estimate",
     "/tei/",
+    *ASKED,
 )
 LISTS = "/v1/models"
 MAX_AGE = "600"

@@ -14,6 +14,7 @@ from engine.estimates import Estimated, Tokens
 from engine.orders import CatalogDone, Done, Order, Previewed
 from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
+from engine.sizes import Sizes
 from engine.view import EngineView
 from engine.wishes import Audited
 
@@ -133,6 +134,11 @@ class Engine(Protocol):
     @property
     def closely(self) -> Closely:
         """What pages about one thing need."""
+        ...
+
+    @property
+    def sizes(self) -> Sizes:
+        """What models take that were never loaded."""
         ...
 
     @property

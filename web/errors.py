@@ -40,6 +40,7 @@ class ResultGone(EngineError):
 STATUS: Mapping[type[EngineError], int] = {
     errors.InvalidInput: 400,
     errors.InputTooLong: 400,
+    errors.ImageTooLarge: 400,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
     errors.UnknownModel: 404,
@@ -98,6 +99,16 @@ def headers(error: EngineError) -> dict[str, str]:
         found["X-Should-Retry"] = "false"
     if status(error) == HTTPStatus.UNAUTHORIZED:
         found["WWW-Authenticate"] = 'Bearer realm="serai"'
+    return found
+
+
+def foreign_headers(error: EngineError) -> dict[str, str]:
+    """The same for clients of other APIs, some of which pass over a fraction: whole seconds, as HTTP has
+    it, and `Retry-After-Ms`, where others look first."""
+    found = headers(error)
+    if (said := found.get("Retry-After")) is not None:
+        wait = float(said)
+        found |= {"Retry-After": str(math.ceil(wait)), "Retry-After-Ms": f"{wait * 1000:.0f}"}
     return found
 
 

@@ -10,8 +10,9 @@ import anyio
 from aiohttp import hdrs, web
 from anyio import CapacityLimiter, to_process
 
-from engine.errors import BodyTooLarge, DeadlineExceeded, InvalidInput
+from engine.errors import BodyTooLarge, InvalidInput
 from engine.requests import Item
+from web.arriving import arriving
 from web.wire import counted, forms
 from web.wire.bodies import Asked
 from web.wire.decoding import Body
@@ -24,8 +25,6 @@ LARGE_BYTES = 8 * 2**20
 DENSE = 50_000
 """So is a body of either form with so many lists and maps, however short: they take a hundred times their
 bytes."""
-STALL = 30.0
-"""A body that stops arriving for so many seconds is given up."""
 
 Reader = Callable[[Body, Form, Limits], Asked]
 
@@ -73,18 +72,10 @@ class Intake:
         """Counts what arrives, decompressed: no length that was declared is believed."""
         check_encoding(request)
         body = bytearray()
-        while True:
-            try:
-                with anyio.fail_after(STALL):
-                    chunk = await request.content.readany()
-            except TimeoutError:
-                raise DeadlineExceeded(f"The body did not arrive: {len(body)} bytes, then silence.") from None
-            except web.RequestPayloadError:
-                raise InvalidInput("The body is not encoded as its headers say.") from None
-            if not chunk:
-                return body
+        async for chunk in arriving(request, "The body"):
             self._check(len(body) + len(chunk))
             body += chunk
+        return body
 
     def _check(self, size: int) -> None:
         if size > self._max_body_bytes:

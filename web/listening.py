@@ -12,15 +12,10 @@ from aiohttp import web
 from engine.access.access import is_loopback
 from engine.access.rows import closed_at
 from engine.config import Settings, SettingsError
-from web.connection import typed
+from engine.errors import QueueFull
+from web.connection import Connection, bare
 
 BACKLOG = 1024
-
-_FULL_BODY = b'{"detail":{"code":"QUEUE_FULL","message":"Too many connections are open; try again later."}}'
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
-    b"X-SIE-Error-Code: QUEUE_FULL\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-) % (len(_FULL_BODY), _FULL_BODY)
 
 
 def bind(settings: Settings) -> socket.socket:
@@ -67,10 +62,13 @@ def url(listener: socket.socket, settings: Settings) -> str:
 
 def at_most(limit: int, runner: web.AppRunner) -> Callable[[], asyncio.BaseProtocol]:
     """What answers a new connection: the runner's server, or a short refusal when `limit` are open."""
+    full = QueueFull(f"{limit} connections are open, as many as may be (max_connections); try again later.")
 
     def connected() -> asyncio.BaseProtocol:
         assert runner.server is not None
-        return _Full() if len(runner.server.connections) >= limit else typed(runner.server())
+        if len(runner.server.connections) >= limit:
+            return _Full(bare(full.after(1.0)))
+        return Connection(runner.server)
 
     return connected
 
@@ -78,9 +76,12 @@ def at_most(limit: int, runner: web.AppRunner) -> Callable[[], asyncio.BaseProto
 class _Full(asyncio.Protocol):
     """Says that there is no room, and hangs up."""
 
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.write(_FULL)
+        transport.write(self._said)
         transport.close()
 
 

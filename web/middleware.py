@@ -17,6 +17,7 @@ from web.access import origin
 from web.access.guard import guarded
 from web.ended import PROBES
 from web.keys import ARRIVED, ENGINE, REQUEST_ID, SPAN, TRACING
+from web.pages import wrong
 from web.tracing.life import Moments
 from web.turnstile import paced
 from web.wire import forms
@@ -80,6 +81,10 @@ def refusal(request: web.Request, error: EngineError) -> web.Response:
     if told := dialects.of(path):
         status, said = told(error, request[REQUEST_ID])
         response = sending.small(said, status=status)
+        response.headers.update(errors.foreign_headers(error))
+        return response
+    if wrong.wanted(request):
+        response = wrong.page(request, error)
     else:
         form = forms.of_error(request.headers.get(hdrs.ACCEPT))
         body = errors.envelope(error, request[REQUEST_ID])

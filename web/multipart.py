@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
-import anyio
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from engine.errors import BodyTooLarge, DeadlineExceeded, InvalidInput
-from web.intake import STALL
+from engine.errors import BodyTooLarge, InvalidInput
+from web.arriving import Arriving
 
 MOST_PARTS = 64
 CHUNK = 2**16
 BROKEN = (ValueError, RuntimeError, web.RequestPayloadError, HttpProcessingError)
 """What the library raises: the last for the head of a part, RuntimeError for a `_charset_` that is none."""
 
-T = TypeVar("T")
-
 
 class Part:
     """One part of a form. Its names are text that can be written anywhere."""
 
-    def __init__(self, reader: BodyPartReader) -> None:
+    def __init__(self, reader: BodyPartReader, patience: Arriving) -> None:
         self._reader = reader
+        self._patience = patience
         self.name = _text(reader.name or "")
         self.filename = _text(reader.filename or "")
 
     async def read(self) -> bytes:
         """The next bytes; empty at its end. Raises InvalidInput, DeadlineExceeded."""
-        return await _in_time(lambda: self._reader.read_chunk(CHUNK))
+        with _told():
+            chunk = await self._patience.next(lambda: self._reader.read_chunk(CHUNK))
+        self._patience.came(len(chunk))
+        return chunk
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """All of it, as it comes."""
+        while chunk := await self.read():
+            yield chunk
 
     async def whole(self, most: int) -> bytes:
         """All of it. Raises BodyTooLarge beyond `most` bytes."""
@@ -56,6 +61,7 @@ class Parts:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
+        self._patience = Arriving("The form")
         self._count = 0
 
     async def next(self) -> Part | None:
@@ -66,21 +72,14 @@ class Parts:
             with _told():
                 self._form = await self._request.multipart()
         self._count += 1
-        reader = await _in_time(self._form.next)
+        with _told():
+            reader = await self._patience.next(self._form.next)
         if reader is None:
             return None
         if not isinstance(reader, BodyPartReader):
             raise InvalidInput("The form has a form in it.")
         with _told():
-            return Part(reader)
-
-
-async def _in_time(read: Callable[[], Awaitable[T]]) -> T:
-    try:
-        with anyio.fail_after(STALL), _told():
-            return await read()
-    except TimeoutError:
-        raise DeadlineExceeded("The form did not arrive: silence.") from None
+            return Part(reader, self._patience)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Answers go out here. A reader that stalls is cut: nothing may be held for it for ever."""
+"""Answers go out here. A reader that stalls is cut by its connection: nothing is held for it for ever."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from web.wire import forms, pieces
 from web.wire.forms import Form
 from web.wire.pieces import Answer
 
-STALL = 30.0
-"""Seconds that a reader may take nothing."""
 
-
-async def write(request: web.Request, response: web.StreamResponse, data: bytes) -> bool:
+async def write(response: web.StreamResponse, data: bytes) -> bool:
     """Whether it went out. When it did not, the connection is gone and the response is over."""
     try:
-        with anyio.fail_after(STALL):
-            await response.write(data)
+        await response.write(data)
     except ConnectionError:
-        return False
-    except TimeoutError:
-        if request.transport:
-            request.transport.abort()
         return False
     return True
 
@@ -62,7 +54,7 @@ async def pieced(
     response.content_length = sum(map(len, made))
     await response.prepare(request)
     for piece in made:
-        if not await write(request, response, piece):
+        if not await write(response, piece):
             break
     return response
 

@@ -93,7 +93,7 @@ class Batcher(Actor[BatcherMessage]):
         self._table.let_go()
 
     def _enqueue(self, enqueue: Enqueue, now: float) -> None:
-        request = self._table.add(enqueue, cold=enqueue.unit not in self._resident)
+        request = self._table.add(enqueue, cold=not enqueue.warm(self._resident))
         late = enqueue.request.deadline <= now
         refusal = DeadlineExceeded() if late else self.dispatch.refusal(enqueue.jobs, now)
         if isinstance(refusal, QueueFull) and enqueue.degrade and enqueue.degraded_from is None:

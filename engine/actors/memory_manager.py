@@ -70,7 +70,7 @@ class MemoryManager(Actor[MemoryMessage]):
         custody = self.custody
         match message:
             case Wanted():
-                return custody.on_wanted(message.unit, now, message.urgency, message.due)
+                return custody.on_wanted(message.unit, now, message.urgency, message.due, message.there)
             case Unwanted():
                 return custody.on_unwanted(message.unit, now)
             case Expected():

@@ -5,6 +5,7 @@ The others are plain data, in `engine/conversation.py`; recorder and state store
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,11 @@ class Enqueue(msgspec.Struct, frozen=True):
     """The model that answers when this one has no room."""
     degraded_from: str | None = None
     deltas: MemoryObjectSendStream[Delta] | None = None
+
+    def warm(self, there: Collection[str]) -> bool:
+        """Whether its unit is there, and the adapters that its jobs are read with."""
+        adapters = {adapter for job in self.jobs for adapter in job.adapters}
+        return self.unit in there and all(adapter in there for adapter in adapters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,9 @@ class Table:
             request = self._open.get(number)
             if request is None or request.first_started is not None:
                 continue
-            unit = request.enqueued.unit
-            units[unit] = None
-            request.fail(QueueFull().after(1.0) if unit in warm else StillLoading().after(1.0))
+            units[request.enqueued.unit] = None
+            there = request.enqueued.warm(warm)
+            request.fail(QueueFull().after(1.0) if there else StillLoading().after(1.0))
         return tuple(units)
 
     def due_at(self) -> float:

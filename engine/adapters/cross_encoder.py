@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import gte, onnx, weights
+from engine.adapters.forward import onnx, weights
 from engine.adapters.forward.heads import sequence_logits
 from engine.adapters.forward.packed import Ids, workspace_per_token
 from engine.adapters.forward.similarity import scored
@@ -148,7 +148,6 @@ class CrossEncoderFamily:
             _need_one_number(graph.config, path)
             return onnx.Whole(CrossEncoder(graph), graph)
         dtype = weights.dtype_on(device, spec.dtype, path)
-        gte.register()
         model = weights.load(
             AutoModelForSequenceClassification,
             path,

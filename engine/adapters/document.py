@@ -40,7 +40,7 @@ class DocumentPreparer:
         self._spec = spec
         self._limits = DocumentLimits.of(spec)
         self._pipeline = PdfPipeline.of(spec)
-        self._pdfs = PdfReader()
+        self._pdfs = PdfReader(self._limits)
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         asked = extract_options(task, options)

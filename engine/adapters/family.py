@@ -42,6 +42,8 @@ class Prepared(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     kv_tokens: int = 0
     """Generation only: the most tokens that its sequence can come to hold."""
+    loras: tuple[str, ...] = ()
+    """Adapters that it is read with, as the entry names them."""
 
 
 class Preparer(Protocol):
@@ -133,6 +135,16 @@ class Parkable(Protocol):
 
 
 @runtime_checkable
+class Fixed(Protocol):
+    """A model of tensors that must stay where they are: it is never parked."""
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether some of them have half precision, so that more can be had of them."""
+        ...
+
+
+@runtime_checkable
 class Sleeping(Protocol):
     """A model in processes of its own that can give its device's memory back and stay alive."""
 
@@ -158,6 +170,29 @@ class Sleeping(Protocol):
         ...
 
     def unload(self) -> None: ...
+
+
+@runtime_checkable
+class Adapting(Protocol):
+    """A model over which adapters are laid, each a unit of its own. Batches that need none run meanwhile."""
+
+    def bring(self, name: str) -> object:
+        """The adapter's weights are there when it returns. Raises why they cannot be."""
+        ...
+
+    def let_go(self, name: str) -> None:
+        """They are not, and no batch needs them."""
+        ...
+
+
+@runtime_checkable
+class Adaptable(Protocol):
+    """A family whose models can have adapters."""
+
+    def adapter_footprint(self, spec: ModelSpec, name: str, path: Path) -> Footprint:
+        """What the adapter takes beside the model at `path`. Raises InvalidInput for one that cannot be
+        served."""
+        ...
 
 
 class Family(Protocol):

@@ -19,8 +19,10 @@ from transformers.models.florence2.processing_florence2 import Florence2Processo
 
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
+from engine.adapters.labelling.open_labels import checked
 from engine.adapters.preparing.images import header
 from engine.adapters.preparing.kinds import only_image
+from engine.adapters.preparing.tokens import CHARACTERS_PER_TOKEN
 from engine.adapters.vision import asked, writer, writing
 from engine.adapters.vision.boxes import inside
 from engine.adapters.vision.pictures import Look, picture
@@ -51,6 +53,8 @@ class FlorencePreparer:
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Any]:
         extract = writing.extraction(task, options)
+        for label in extract.labels:
+            checked(label)
         token = self._task(extract)
 
         def one(item: Item, index: int) -> Prepared:
@@ -85,6 +89,9 @@ class FlorencePreparer:
             raise InvalidInput(f"{token} is about something: send an instruction, or labels.")
         else:
             words = self._processor.task_prompts_with_input[token].replace("{input}", sent)
+        marker = self._processor.image_token
+        if sent is not None and (marker in sent or len(sent) > CHARACTERS_PER_TOKEN * self._context):
+            raise InvalidInput(f"What is sent holds {marker}, or is longer than {self._spec.id} reads.")
         tokenizer = self._processor.tokenizer
         places = self._processor.image_token * self._processor.num_image_tokens
         whole = f"{places}{tokenizer.bos_token}{words}{tokenizer.eos_token}"
@@ -96,7 +103,9 @@ class FlorencePreparer:
     def _region(self, region: object, image: Media) -> str:
         """A box in pixels, as the model writes it."""
         numbers = region if isinstance(region, list | tuple) else ()
-        if len(numbers) != 4 or not all(isinstance(each, int | float) for each in numbers):
+        if len(numbers) != 4 or not all(
+            isinstance(each, int | float) and 0 <= each < 1e6 for each in numbers
+        ):
             raise InvalidInput("options.region is a box in pixels: [x1, y1, x2, y2].")
         size = header(image)
         box = torch.tensor([numbers], dtype=torch.float32)

@@ -34,23 +34,37 @@ ENCODERS = ("token_rep_layer.bert_layer.model", "token_rep_layer.labels_encoder.
 class Answers:
     """What a GLiNER's network saw, as entities and relations."""
 
-    def __init__(self, network: Network, token_level: bool) -> None:
+    def __init__(self, network: Network, directory: Directory) -> None:
         self._network = network
-        self._token_level = token_level
+        self._token_level = directory.token_level
+        self._longest = int(directory.config.max_len)
 
     def make(self, job: SpanJob, windows: Sequence[Seen]) -> Extracted | EngineError:
         if not all(np.isfinite(seen.chances).all() for seen in windows):
             return NotFinite()
-        proposed = between if self._token_level else above
-        found: list[Candidate] = []
-        for window, seen in zip(job.windows, windows, strict=True):
-            found += placed(proposed(seen.chances, job.wanted.thresholds), window.span, window.owned)
+        found = self._told_by_tokens(job, windows) if self._token_level else self._spans(job, windows)
         kept = chosen(named(found, job.wanted.names), flat=job.flat, multi_label=job.multi_label)
         kept = joined(kept, job.words) if job.joined else kept
         return Extracted(
             entities=tuple(_entity(job, candidate) for candidate in kept),
             relations=tuple(self._relations(job, windows, kept)) if len(job.relations) else (),
         )
+
+    def _spans(self, job: SpanJob, windows: Sequence[Seen]) -> list[Candidate]:
+        found: list[Candidate] = []
+        for window, seen in zip(job.windows, windows, strict=True):
+            found += placed(above(seen.chances, job.wanted.thresholds), window.span, window.owned)
+        return found
+
+    def _told_by_tokens(self, job: SpanJob, windows: Sequence[Seen]) -> list[Candidate]:
+        """Each word as the window sees it that has the most around it, so that no span ends at a seam."""
+        if not windows:
+            return []
+        parts = [
+            seen.chances[window.owned.start - window.span.start : window.owned.end - window.span.start]
+            for window, seen in zip(job.windows, windows, strict=True)
+        ]
+        return between(np.concatenate(parts), job.wanted.thresholds, self._longest)
 
     def _relations(self, job: SpanJob, windows: Sequence[Seen], kept: Sequence[Candidate]) -> list[Relation]:
         """Between entities that were kept and that some window sees both; the surest where several do."""
@@ -100,7 +114,7 @@ class GlinerFamily:
         directory = Directory(path)
         module = _built(directory, path, weights.dtype_on(device, spec.dtype, path), device)
         network = Network(directory, module)
-        return Extractor(network, Answers(network, directory.token_level).make)
+        return Extractor(network, Answers(network, directory).make)
 
 
 def _built(directory: Directory, path: Path, dtype: torch.dtype, device: str) -> nn.Module:

@@ -13,7 +13,7 @@ from transformers import AutoModelForZeroShotObjectDetection, AutoTokenizer, Pre
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import weights
 from engine.adapters.preparing.kinds import extract_options, only_image
-from engine.adapters.vision.asked import threshold_of
+from engine.adapters.vision.asked import labels_of, threshold_of
 from engine.adapters.vision.pictures import picture, see
 from engine.adapters.vision.processors import Processor
 from engine.adapters.vision.wording import Grounded, Lookup, Owl, Worded, WordedJob
@@ -40,7 +40,7 @@ class WordedPreparer:
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         extract = extract_options(task, options)
-        labels = extract.labels or tuple(self._spec.options.get("labels", ()))
+        labels = labels_of(self._spec, extract)
         if not labels:
             raise InvalidInput(f"{self._spec.id} finds what it is asked for: send labels.")
         if len(labels) > MOST_LABELS:

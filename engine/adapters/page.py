@@ -54,7 +54,7 @@ MOST_OBLONG = 100
 class PagePreparer:
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
-        self._pdfs = PdfReader()
+        self._pdfs = PdfReader(DocumentLimits.of(spec))
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         asked = extract_options(task, options)

@@ -1,4 +1,4 @@
-"""Images of pages, and questions about them, into vectors that MaxSim compares: ColPali and ColQwen2.
+"""Images of pages, and questions about them, into vectors that MaxSim compares: ColPali and its like.
 
 Documents are found by how they look, without reading them first (arXiv 2407.01449). The networks and what
 they are shown are transformers' own. A cost of 1 is one token of a question or one patch of an image.
@@ -6,7 +6,6 @@ they are shown are transformers' own. A cost of 1 is one token of a question or 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,8 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForPreTraining, AutoTokenizer, PreTrainedModel
-from transformers.models.colpali.processing_colpali import ColPaliProcessor
-from transformers.models.colqwen2.processing_colqwen2 import ColQwen2Processor
+from transformers import AutoModelForPreTraining, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
 from engine.adapters.forward import linear, weights
@@ -29,7 +25,8 @@ from engine.adapters.forward.similarity import maxsim, scored
 from engine.adapters.preparing.kinds import only_image, sigmoid
 from engine.adapters.preparing.tokens import Room, TextTokenizer, text_of
 from engine.adapters.vision.pictures import Picture, picture, see
-from engine.adapters.vision.processors import CHANNELS, Processor, Seen, reference_of
+from engine.adapters.vision.processors import CHANNELS
+from engine.adapters.vision.shown import Shown, configuration
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput, NotFinite
 from engine.requests import (
@@ -44,8 +41,6 @@ from engine.requests import (
     Usage,
 )
 
-PROCESSORS: Mapping[str, Any] = {"colpali": ColPaliProcessor, "colqwen2": ColQwen2Processor}
-"""By `model_type`."""
 BASE_BYTES = 32 << 20
 COPIES = 16
 """Rows as wide as the vision tower that one of its layers holds at once for each patch."""
@@ -67,39 +62,6 @@ class PageJob:
     parts: tuple[Question | Picture, ...]
     dtype: str = "float32"
     sigmoid: bool = False
-
-
-class Shown:
-    """What the network is given, as the directory's own processor makes it. Threads may share it."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises BadWeights for a directory that is none of PROCESSORS."""
-        config = _config(path)
-        images = reference_of(path)
-        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-        self._processor = PROCESSORS[config.model_type](images, tokenizer, **_prompts(path))
-        self.patch_pixels = int(config.vlm_config.vision_config.patch_size) ** 2
-        self.around = len(self.question(""))  # and the tokenizer is set up before threads share it
-        self.pictures = Processor(self.page, self._pixels, images)
-
-    def question(self, text: str) -> Ids:
-        made = self._processor(text=[text], return_tensors="np")
-        return np.asarray(made["input_ids"][0], np.int32)
-
-    def page(self, image: Image.Image) -> Seen:
-        made = self._processor(images=[image])
-        return {name: values[0].numpy() for name, values in made.items() if name != "labels"}
-
-    def _pixels(self, width: int, height: int) -> int:
-        """Raises InvalidInput for a shape that the processor refuses."""
-        images = self._processor.image_processor
-        if not hasattr(images, "merge_size"):
-            return int(images.size["height"]) * int(images.size["width"])
-        try:
-            patches = images.get_number_of_image_patches(height, width, {})
-        except ValueError as error:
-            raise InvalidInput(f"an image of {width} x {height} pixels: {str(error)[:200]}") from error
-        return int(patches) * self.patch_pixels
 
 
 class PagePreparer:
@@ -246,13 +208,13 @@ def _answer(job: PageJob, vectors: Sequence[Tensor | EngineError]) -> Output | E
 
 
 class PageEncoderFamily:
-    """Models of transformers' ColPaliForRetrieval and ColQwen2ForRetrieval; inputs: [text, image]."""
+    """Models of transformers' ColPaliForRetrieval and others of PROCESSORS; inputs: [text, image]."""
 
     cost_unit: ClassVar[str] = "tokens"
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.ENCODE, Task.SCORE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
-        config = _config(path)
+        config = configuration(path)
         said = spec.dims.get(OutputType.MULTIVECTOR)
         if said not in (None, config.embedding_dim):
             raise weights.BadWeights(
@@ -278,20 +240,6 @@ class PageEncoderFamily:
         )
         linear.pack(cast(Any, model).vlm)  # not the layer behind it, whose dtype is asked for
         return PageEncoder(model, shown)
-
-
-def _prompts(path: Path) -> dict[str, str]:
-    """What stands before a question and around a page, where the directory says other than transformers."""
-    file = path / "processor_config.json"
-    stored = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    return {name: stored[name] for name in ("visual_prompt_prefix", "query_prefix") if stored.get(name)}
-
-
-def _config(path: Path) -> Any:
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
-    if config.model_type not in PROCESSORS:
-        raise weights.BadWeights(f"{path} is a {config.model_type}; {', '.join(PROCESSORS)} are served")
-    return config
 
 
 FAMILY = PageEncoderFamily()

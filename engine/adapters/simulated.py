@@ -47,6 +47,12 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the device to host memory, or back."""
     peak_per_cost: float | None = None
     """What a batch really holds; None: as much as it says."""
+    lora_bytes: int = 10 * 2**20
+    """What each of its adapters takes."""
+    lora_seconds: float = 0.1
+    """What one takes to load."""
+    lora_error: str = ""
+    """The adapter of this name does not load."""
     out_of_memory_above: int | None = None
     """A batch of more than this cost runs out of memory."""
     load_error: str = ""
@@ -66,7 +72,8 @@ class SimulatedPreparer:
         cost = max(1, len(text.split()))
         new = options.max_new_tokens if isinstance(options, GenerateOptions) else 0
         usage = Usage(input_tokens=cost, images=len(item.images))
-        return Prepared(cost, (task, text, new), len(text), usage, cost + new if new else 0)
+        loras = () if options.lora is None else (options.lora,)
+        return Prepared(cost, (task, text, new), len(text), usage, cost + new if new else 0, loras)
 
 
 class SimulatedModel:
@@ -77,6 +84,7 @@ class SimulatedModel:
         self.load_seconds = declared.load_seconds
         self.restore_seconds = declared.restore_seconds
         self._running: dict[str, tuple[str, int, int]] = {}  # text, tokens wanted, tokens given
+        self._adapters: set[str] = set()
 
     def seconds(self, cost: int) -> float:
         return self._declared.seconds_per_batch + cost * self._declared.seconds_per_cost
@@ -84,6 +92,17 @@ class SimulatedModel:
     def peak_bytes(self, cost: int) -> int:
         per_cost = self._declared.peak_per_cost
         return int(cost * (self._declared.workspace_per_cost if per_cost is None else per_cost))
+
+    def bring(self, name: str) -> SimulatedModel:
+        """What its device asks how long that takes."""
+        declared = self._declared
+        if name == declared.lora_error:
+            raise RuntimeError(f"no adapter {name}")
+        self._adapters.add(name)
+        return SimulatedModel(Declared(declared.lora_bytes, load_seconds=declared.lora_seconds), self._dims)
+
+    def let_go(self, name: str) -> None:
+        self._adapters.discard(name)
 
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
         self._allocate(jobs)
@@ -132,6 +151,8 @@ class SimulatedModel:
         self._running.clear()
 
     def _allocate(self, jobs: Sequence[Prepared]) -> None:
+        for job in jobs:
+            assert self._adapters.issuperset(job.loras), "a batch runs without its adapter"
         most = self._declared.out_of_memory_above
         if most is not None and sum(job.cost for job in jobs) > most:
             raise MemoryError(f"more than {most}")
@@ -144,6 +165,9 @@ class SimulatedFamily:
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         declared = _declared(spec)
         return Footprint(declared.weights_bytes, 0, declared.workspace_per_cost, declared.kv_bytes_per_token)
+
+    def adapter_footprint(self, spec: ModelSpec, name: str, path: Path) -> Footprint:
+        return Footprint(_declared(spec).lora_bytes)
 
     def preparer(self, spec: ModelSpec, path: Path) -> SimulatedPreparer:
         return SimulatedPreparer()

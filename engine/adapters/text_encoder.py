@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTextEncoding, PreTrainedModel
 
 from engine.adapters.family import Footprint, Prepared
-from engine.adapters.forward import gte, layers, onnx, table, weights
+from engine.adapters.forward import layers, onnx, table, weights
 from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.forward.quantize import quantize
 from engine.adapters.forward.vectors import ACTIVATIONS, SPARSE_ROWS, Trained, Vectors
@@ -38,8 +38,8 @@ from engine.catalog import ModelSpec
 from engine.errors import EngineError, NotFinite
 from engine.requests import Encoded, Output, OutputType, Task
 
-UNUSED = frozenset(["pooler", "position_ids"])
-"""Tensors of checkpoints that no output here is made of."""
+UNUSED = frozenset(["lora_A", "lora_B", "pooler", "position_ids"])
+"""Tensors of checkpoints that no output here is made of; adapters among them are read on their own."""
 LANGUAGE_HEADS = frozenset(
     [
         "cls",
@@ -263,7 +263,6 @@ def _network(spec: ModelSpec, route: Route, device: str, dtype: torch.dtype) -> 
         auto = AutoModelForTextEncoding
     without = _without(spec, route)
     remote = spec.trust_remote_code
-    gte.register()
     model = weights.load(auto, route.path, device, dtype, without=without, trust_remote_code=remote)
     if spec.options.get("bidirectional"):
         model.config.is_causal = False

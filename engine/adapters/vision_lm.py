@@ -1,7 +1,8 @@
 """Language models that see: prompts with images in them, answered in turns as other prompts are.
 
-SmolVLM and Idefics3, Qwen 2-VL, 2.5-VL and 3-VL, LLaVA, LLaVA-NeXT and InternVL. The vision tower and the
-rules of positions are transformers' own; the words go through the same decoder as those of `causal_lm`.
+SmolVLM and Idefics3, Qwen 2-VL, 2.5-VL and 3-VL, LLaVA, LLaVA-NeXT and OneVision, InternVL, Gemma 3,
+PaliGemma, Pixtral and Mistral 3, LightOnOCR, PaddleOCR-VL and GLM-OCR. The vision tower and the rules of
+positions are transformers' own; the words go through the same decoder as those of `causal_lm`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from engine.adapters.forward import linear, weights
 from engine.adapters.generation import kv
 from engine.adapters.generation.chat import Chat
 from engine.adapters.generation.decoder import Decoder
-from engine.adapters.generation.eyes import Bounds, Eyes, Kind, Tower, kind_of
+from engine.adapters.generation.eyes import Bounds, Eyes
+from engine.adapters.generation.kinds import Block, Kind, kind_of
 from engine.adapters.generation.sight import Sight
+from engine.adapters.generation.tower import Tower
 from engine.adapters.generation.vocabulary import Vocabulary
 from engine.adapters.vision.processors import reference_of
 from engine.catalog import ModelSpec
@@ -32,16 +35,17 @@ MAX_IMAGES = 16
 
 
 class VisionLM:
-    """Options: `max_images` of a prompt; `max_pixels`, to which Qwen's larger images are made smaller."""
+    """Options: `max_images` of a prompt; `max_pixels`, to which larger images are made smaller, where a model
+    takes them in any shape."""
 
     cost_unit: ClassVar[str] = "tokens"
     tasks: ClassVar[frozenset[Task]] = frozenset([Task.GENERATE])
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         """As `causal_lm`'s, with what the largest image takes on its way through the tower."""
-        words = causal_lm.FAMILY.footprint(spec, path)
         context = context_of(spec, causal_lm.text_config_of(spec, path))
-        tower, _ = _tower(spec, path)
+        tower, kind = _tower(spec, path)
+        words = causal_lm.FAMILY.footprint(_reading(spec, tower, kind, context), path)
         dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
         return Footprint(
             weights_bytes=words.weights_bytes,
@@ -53,7 +57,7 @@ class VisionLM:
         tower, kind = _tower(spec, path)
         config = causal_lm.text_config_of(spec, path)
         context = context_of(spec, config)
-        chat = Chat(path, context, spec.trust_remote_code, kind.token)
+        chat = Chat(path, context, spec.trust_remote_code, kind.place, kind.template)
         token = chat.backend.token_to_id(kind.token)
         if token is None:
             raise weights.BadWeights(f"{path}: its tokenizer does not know {kind.token}")
@@ -94,10 +98,21 @@ class VisionLM:
 def _tower(spec: ModelSpec, path: Path) -> tuple[Tower, Kind]:
     config = AutoConfig.from_pretrained(path, local_files_only=True).to_dict()
     kind = kind_of(config)
-    images = reference_of(path, kind.images)
+    tower = Tower(config, reference_of(path, kind.images))
     if (most := spec.options.get("max_pixels")) is not None:
-        images.size = {**dict(images.size), "longest_edge": int(most)}
-    return Tower(config, images), kind
+        tower.shrink(int(most))
+    return tower, kind
+
+
+def _reading(spec: ModelSpec, tower: Tower, kind: Kind, context: int) -> ModelSpec:
+    """With room for the most prompt tokens that a step may read."""
+    at_once = {
+        Block.NONE: 0,
+        Block.IMAGE: int(tower.config.get("mm_tokens_per_image", 0)),
+        Block.PROMPT: context,
+    }
+    most = max(chunk_of(spec), at_once[kind.block])
+    return spec.model_copy(update={"limits": spec.limits.model_copy(update={"max_batch_cost": most})})
 
 
 def _token(tokenizer: Tokenizer, kind: Kind, path: Path) -> int:

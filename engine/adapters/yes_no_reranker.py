@@ -192,13 +192,13 @@ def _answers(spec: ModelSpec, path: Path) -> Answers:
             return Answers(int(stored["true_token_id"]), stored.get("false_token_id"))
         named = ("yes", "no")
     tokenizer = TextTokenizer(path)
-    yes, no = (None if word is None else _one_token(tokenizer, str(word)) for word in named)
+    yes, no = (None if word is None else one_token(tokenizer, str(word)) for word in named)
     if yes is None:
         raise weights.BadWeights("an entry that names the word for no names the one for yes too")
     return Answers(yes, no)
 
 
-def _one_token(tokenizer: TextTokenizer, word: str) -> int:
+def one_token(tokenizer: TextTokenizer, word: str) -> int:
     """Raises BadWeights for a word of several tokens."""
     (ids,) = tokenizer.ids([word])
     if len(ids) != 1:

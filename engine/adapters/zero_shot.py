@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -24,9 +25,9 @@ from engine.adapters.forward.heads import CLASSIFIERS, sequence_logits
 from engine.adapters.forward.packed import CHUNK, Encoder, Ids, workspace_per_token
 from engine.adapters.forward.packing import Layout, buckets
 from engine.adapters.labelling.labels import in_order
-from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, flag
+from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, checked, flag
 from engine.adapters.preparing.kinds import only_texts
-from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
+from engine.adapters.preparing.tokens import Frame, Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import fit
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput, NotFinite
@@ -40,15 +41,28 @@ BASE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class EntailJob:
-    """One text: a pair for each label in each of its windows, labels first."""
+    """One text, in windows, and what is judged of each."""
 
-    pairs: tuple[Piece, ...]
-    lengths: tuple[int, ...]
-    """Tokens of each window's text."""
+    texts: tuple[Ids, ...]
+    hypotheses: tuple[Ids, ...]
+    """Shared by all items of a request; made into pairs only when they run."""
+    frame: Frame
     wanted: Wanted
     multi_label: bool
     cut: bool
     """Whether labels that stay below their thresholds are left out."""
+
+    @property
+    def pairs(self) -> list[Piece]:
+        """A pair for each label in each window, labels first."""
+        return [self.frame.fill(text, hypothesis) for text in self.texts for hypothesis in self.hypotheses]
+
+    @property
+    def cost(self) -> int:
+        """Tokens of all pairs."""
+        texts, hypotheses = len(self.texts), len(self.hypotheses)
+        inside = hypotheses * sum(map(len, self.texts)) + texts * sum(map(len, self.hypotheses))
+        return inside + texts * hypotheses * self.frame.length
 
 
 class EntailPreparer:
@@ -72,7 +86,7 @@ class EntailPreparer:
             )
         wanted = self._labels.choose(options.labels, Thresholds.of(self._spec, options, 0.0))
         multi = flag(self._spec, options, "multi_label", False)
-        hypotheses = self._tokenizer.ids(self._hypotheses(options, wanted))
+        hypotheses = tuple(self._tokenizer.ids(self._hypotheses(options, wanted)))
         texts = only_texts(items)
         ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
         return [
@@ -86,14 +100,14 @@ class EntailPreparer:
         template = options.extra.get("hypothesis_template")
         if template is None:
             template = self._spec.options.get("hypothesis_template", TEMPLATE)
-        if not isinstance(template, str) or "{}" not in template:
+        if "{}" not in checked(template, "options.hypothesis_template"):
             raise InvalidInput("options.hypothesis_template is a text with {} where the label goes.")
         return [template.replace("{}", label, 1) for label in wanted.prompts]
 
     def _one(
         self,
         ids: Ids,
-        hypotheses: Sequence[Ids],
+        hypotheses: tuple[Ids, ...],
         wanted: Wanted,
         multi: bool,
         options: ExtractOptions,
@@ -110,19 +124,15 @@ class EntailPreparer:
             return error.at(index)
         if max(int(part.max()) for part in (ids, *hypotheses) if len(part)) >= self._vocabulary:
             return InvalidInput(f"item {index} holds a token that the model does not have", item=index)
-        fill = self._tokenizer.pair.fill
-        pairs = tuple(
-            fill(ids[span.start : span.end], hypothesis) for span in spans for hypothesis in hypotheses
-        )
-        cost = sum(len(pair.ids) for pair in pairs)
+        texts = tuple(ids[span.start : span.end] for span in spans)
         cut = (
             options.threshold is not None
             or "threshold" in self._spec.options
             or "thresholds" in options.extra
         )
-        job = EntailJob(pairs, tuple(map(len, spans)), wanted, multi, cut)
-        usage = Usage(input_tokens=cost, truncated=int(spans[-1].end < len(ids)))
-        return Prepared(cost, job, 8 * cost, usage)
+        job = EntailJob(texts, hypotheses, self._tokenizer.pair, wanted, multi, cut)
+        usage = Usage(input_tokens=job.cost, truncated=int(spans[-1].end < len(ids)))
+        return Prepared(job.cost, job, 8 * len(ids), usage)
 
 
 class ZeroShot:
@@ -138,10 +148,10 @@ class ZeroShot:
 
     def run(self, jobs: Sequence[Prepared]) -> Sequence[Output | EngineError]:
         payloads = [cast(EntailJob, job.payload) for job in jobs]
-        pairs = [pair for payload in payloads for pair in payload.pairs]
+        pairs = [payload.pairs for payload in payloads]
         with torch.inference_mode():
-            logits = self._logits(pairs).float().cpu().numpy()
-        ends = np.cumsum([len(payload.pairs) for payload in payloads])[:-1]
+            logits = self._logits(list(chain.from_iterable(pairs))).float().cpu().numpy()
+        ends = np.cumsum(list(map(len, pairs)))[:-1]
         return [
             self._answer(payload, rows)
             for payload, rows in zip(payloads, np.split(logits, ends), strict=True)
@@ -179,12 +189,12 @@ class ZeroShot:
         """`logits` has a row a pair."""
         if not np.isfinite(logits).all():
             return NotFinite()
-        logits = logits.reshape(len(job.lengths), len(job.wanted), -1)
+        logits = logits.reshape(len(job.texts), len(job.wanted), -1)
         if job.multi_label or len(job.wanted) == 1:
             chances = _softmax(logits[:, :, [self._contradicts, self._entails]])[:, :, 1]
         else:
             chances = _softmax(logits[:, :, self._entails])
-        row = np.average(chances, axis=0, weights=job.lengths).tolist()
+        row = np.average(chances, axis=0, weights=list(map(len, job.texts))).tolist()
         return Extracted(classifications=classified(job.wanted, row, job.cut))
 
 

@@ -10,4 +10,5 @@ from engine.entry import ModelSpec
 def repository(name: str, online: bool, endpoint: str | None, token: str | None) -> ModelSpec:
     """Raises WeightsUnavailable when the hub and its cache have none, InvalidInput when nothing serves it."""
     folder = repositories.snapshot(name, online, endpoint, token)
-    return entry.entry(repositories.read(name, folder))
+    names = repositories.held(name, folder, online, endpoint, token)
+    return entry.entry(repositories.read(name, folder, names))

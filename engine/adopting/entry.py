@@ -33,7 +33,8 @@ def entry(repository: Repository) -> ModelSpec:
         "max_tokens": _max_tokens(repository, found),
         "dtype": "bfloat16" if _stored(repository.config) == "bfloat16" else None,
         **found.keys,
-        "sources": [{"hub": repository.name}],
+        **_adapters(repository),
+        "sources": [_source(repository)],
         "licence": licence(repository.card),
         "description": f"Adopted from what {repository.name} says of itself.",
         "notes": _notes(repository, found),
@@ -41,6 +42,21 @@ def entry(repository: Repository) -> ModelSpec:
     return ModelSpec.model_validate(
         {key: value for key, value in held.items() if value not in (None, {}, [], "")}
     )
+
+
+def _source(repository: Repository) -> dict[str, str]:
+    return {"hub": repository.name} | ({"convert": "torch_checkpoint"} if repository.pickles else {})
+
+
+def _adapters(repository: Repository) -> dict[str, Any]:
+    """Those that its checkpoint holds, and which of them read queries and documents by themselves."""
+    names = [str(name) for name in repository.config.get("lora_adaptations") or ()]
+    if not names:
+        return {}
+    roles = {"query": "retrieval.query", "document": "retrieval.passage"}
+    loras = {name: {"sources": [_source(repository)]} for name in names}
+    named = {role: name for role, name in roles.items() if name in names}
+    return {"loras": loras, "options": {"adapters": named} if named else {}}
 
 
 def licence(card: Mapping[str, Any]) -> str:
@@ -67,6 +83,8 @@ def _dims(repository: Repository, found: Served) -> dict[str, int]:
 
 
 def _width(config: Mapping[str, Any], family: str) -> int | None:
+    if family == "multimodal_encoder":
+        return (config.get("text_config") or {}).get("hidden_size")
     if family == "image_text_encoder":
         return config.get("projection_dim") or (config.get("text_config") or {}).get("projection_size")
     names = ("hidden_size", "dim", "n_embd") if family == "text_encoder" else ("hidden_size",)
@@ -100,6 +118,8 @@ def _notes(repository: Repository, found: Served) -> str:
     bare = bare and repository.config.get("model_type") != "model2vec"
     if bare and OutputType.DENSE in found.outputs:
         said.append("The repository does not say how token vectors become one: set pooling.")
+    if repository.pickles:
+        said.append("It holds pickles only: torch_checkpoint makes safetensors of their tensors.")
     if found.family == "image_to_text":
         said.append("Its task_prompt is not in the repository: see docs/vision.md.")
     if repository.card.get("extra_gated_prompt") or repository.card.get("extra_gated_fields"):

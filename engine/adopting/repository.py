@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class Repository:
     """Of modules.json: the last part of each type, and its folder."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """What stands between the lines of dashes at the head of README.md."""
+    pickles: bool = False
+    """Whether its weights are known to be torch checkpoints, and no safetensors."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -64,8 +66,23 @@ def snapshot(name: str, online: bool, endpoint: str | None, token: str | None) -
         raise WeightsUnavailable(f"Nothing is known of {name}: {why}.{advice}") from None
 
 
-def read(name: str, folder: Path) -> Repository:
-    """What a snapshot says. Raises InvalidInput for papers that cannot be read."""
+def held(name: str, folder: Path, online: bool, endpoint: str | None, token: str | None) -> list[str]:
+    """Names of the repository's files: of the hub where it may be asked and answers, else what lies here."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if online:
+        try:
+            return HfApi(endpoint=endpoint, token=token).list_repo_files(name)
+        except (HfHubHTTPError, httpx.HTTPError, OSError):
+            pass  # a mirror need not know this route, and its papers are here
+    return [str(path.relative_to(folder)) for path in folder.rglob("*")]
+
+
+def read(name: str, folder: Path, names: Sequence[str] = ()) -> Repository:
+    """What a snapshot says; `names` are those of all its files. Raises InvalidInput for papers that cannot be
+    read."""
     paths = [*folder.glob("*.json"), *folder.glob("*/config.json"), folder / "artifact.metadata"]
     files = {str(path.relative_to(folder)): _json(path) for path in paths if path.is_file()}
     modules = files.pop("modules.json", None) or []
@@ -74,7 +91,13 @@ def read(name: str, folder: Path) -> Repository:
         {path: held for path, held in files.items() if isinstance(held, dict)},
         tuple((str(m["type"]).rpartition(".")[2], str(m["path"])) for m in modules if "type" in m),
         _card(folder / "README.md"),
+        _only_pickles(names),
     )
+
+
+def _only_pickles(names: Sequence[str]) -> bool:
+    kinds = {Path(name).suffix for name in names}
+    return ".safetensors" not in kinds and bool(kinds & {".bin", ".pt", ".pth"})
 
 
 def _json(path: Path) -> Any:

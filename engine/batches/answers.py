@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 
@@ -64,11 +63,3 @@ class Answers:
     def close(self) -> None:
         self._output.close()
         self._wrong.close()
-
-
-def among(path: Path, numbers: range) -> Iterator[tuple[int, bytes]]:
-    """The results in a file that are of these lines, each with its line's number. Blocks."""
-    with path.open("rb") as file:
-        for line in file:
-            if (number := lines.number(line)) in numbers:
-                yield number, line

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
 import anyio
 
 from engine.access.principals import Principal
 from engine.batches.kept import Batch, Counts, File, Job, Spent
+from engine.batches.places import Places
 from engine.batches.run import DISK_PAUSE, Caller, Run
 from engine.batches.shelf import DAY, Shelf
 from engine.config import Settings
@@ -26,10 +28,11 @@ class Batches:
 
     def __init__(self, settings: Settings, shelf: Shelf, clock: Callable[[], float]) -> None:
         self.shelf = shelf
+        self.places = Places()
         self.clock = clock
         self._settings = settings
         self._runs: dict[str, Run] = {}
-        self._making = 0
+        self._making = Counter[str]()
         self._keyed = anyio.Lock()
         self._starting: Callable[[str], None] | None = None
         self._stop = anyio.Event()
@@ -125,7 +128,7 @@ class Batches:
 
     def _check_room(self, who: Principal) -> None:
         most = self._settings.batches_at_once
-        if sum(batch.owner == who.id for batch in self.shelf.unfinished()) + self._making >= most:
+        if sum(batch.owner == who.id for batch in self.shelf.unfinished()) + self._making[who.id] >= most:
             said = (
                 f"At most {most} batches and jobs of one caller run at once (batches_at_once); "
                 "wait for one to end."
@@ -134,11 +137,11 @@ class Batches:
         self.shelf.check_batches(who.id)
 
     async def _kept(self, batch: Batch) -> Batch:
-        self._making += 1
+        self._making[batch.owner] += 1
         try:
             await self.shelf.keep(batches={batch.id: batch})
         finally:
-            self._making -= 1
+            self._making[batch.owner] -= 1
         if self._starting is not None:
             self._starting(batch.id)
         return batch

@@ -6,7 +6,7 @@ import errno
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar, TypeVarTuple, Unpack
+from typing import BinaryIO, Protocol, TypeVar, TypeVarTuple, Unpack
 
 import msgspec
 from anyio import CancelScope, Lock, to_thread
@@ -137,7 +137,7 @@ class Shelf:
     async def _taken(
         self, file: File, content: AsyncIterable[bytes], seconds: Callable[[], float | None]
     ) -> File:
-        size, opened = 0, await _disk(self.folder.begin, file.id)
+        size, opened = 0, self._begun(file.id)
         try:
             async for chunk in content:
                 self._check(size + len(chunk), len(chunk))
@@ -157,6 +157,13 @@ class Shelf:
             if file.id not in self._files:
                 with CancelScope(shield=True):
                     await to_thread.run_sync(self.folder.drop, file.id)
+
+    def _begun(self, key: str) -> BinaryIO:
+        """At once: what a thread opens is lost when whoever waits for it is cancelled."""
+        try:
+            return self.folder.begin(key)
+        except OSError as error:
+            raise refusal(error) from None
 
     async def delete(self, who: Principal, key: str) -> None:
         """Raises UnknownFile, and InvalidInput for what a batch that runs needs."""

@@ -29,7 +29,11 @@ class Ahead:
     @property
     def wake_at(self) -> float:
         """When the next is to be forgotten."""
-        return min((hope.until for hope in self._hopes.values()), default=math.inf)
+        return min([hope.until for hope in self._hopes.values()]) if self._hopes else math.inf
+
+    @property
+    def expects(self) -> bool:
+        return bool(self._hopes)
 
     def expect(self, unit: str, device: str | None, now: float) -> list[Effect]:
         """Load it if that costs nobody anything: anywhere, soon; or a second copy on `device`, while there
@@ -38,9 +42,7 @@ class Ahead:
         if self._needless(hope, now):
             return []
         self._hopes[unit, device] = hope
-        if unit in self.held.footprints:
-            return []
-        return self.arrivals.inspect(unit)
+        return [] if self.held.measured(unit) else self.arrivals.inspect(unit)
 
     def forget(self, unit: str) -> None:
         """An operator wants it to go."""
@@ -48,11 +50,13 @@ class Ahead:
 
     def advance(self, now: float) -> list[Effect]:
         """Load what may be loaded now; nothing while anybody waits for room."""
+        if not self._hopes:
+            return []
         effects: list[Effect] = []
         for key, hope in tuple(self._hopes.items()):
             if hope.until <= now or self._needless(hope, now):
                 del self._hopes[key]
-            elif not self.held.claims and hope.unit in self.held.footprints:
+            elif not self.held.claims and self.held.measured(hope.unit):
                 effects += self._place(hope, now)
         return effects
 
@@ -60,6 +64,9 @@ class Ahead:
         """Whether it is there, comes anyway, or cannot come."""
         unknown = not self.held.knows(hope.unit) or hope.device not in (None, *self.held.ledgers)
         if unknown or hope.unit in self.held.claims or hope.device in self.held.lost:
+            return True
+        of = self.held.adapts(hope.unit)
+        if of is not None and not any(hope.device in (None, r.device) for r in self.held.ready(of)):
             return True
         copies = self.held.copies(hope.unit)
         if any(hope.device in (None, r.device) for r in copies if not r.yielding):
@@ -90,7 +97,8 @@ class Ahead:
                 unit, device, "expected" if hope.device is None else "second copy", now
             )
         missing = shortfall - sum(r.held_bytes for r in residents if r.yielding)
-        leaving = eviction.for_one_expected(missing, self._value(unit, now), residents, standing)
+        others = [r for r in residents if r.unit != self.held.adapts(unit)]
+        leaving = eviction.for_one_expected(missing, self._value(unit, now), others, standing)
         return [e for r in leaving or [] for e in self.departures.evict(r, f"for {unit}", now)]
 
     def _may(self, unit: str, device: str) -> bool:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from engine.conversation import Ready, Unavailable
-from engine.errors import Failure, StillLoading
+from engine.errors import Failure
 from engine.events import ResidencyChanged
-from engine.memory import eviction, placement, turns
+from engine.memory import bases, eviction, placement, turns
 from engine.memory.asks import Asks
 from engine.memory.departures import Departures
 from engine.memory.effects import Answer, BeginLoad, DropHost, Effect, Inspect
@@ -19,7 +19,6 @@ from engine.memory.residency import Residency, Resident
 from engine.memory.rules import CLAIM_SECONDS, LOOK_SECONDS, MemoryRules
 from engine.memory.seats import Claim, Want
 from engine.memory.turns import Bid
-from engine.units import base
 
 
 @dataclass(slots=True)
@@ -36,20 +35,31 @@ class Arrivals:
     def seek(self, unit: str, now: float) -> list[Effect]:
         """`unit` should be resident, unless it is or is about to be: at its seat, if it has one.
 
-        `advance` then brings it there.
+        `advance` then brings it there, and what is beneath it before.
         """
-        ready: list[Effect] = [Ready(*r.key) for r in self.held.ready(unit)]
-        pin = self.held.pins.get(unit)
+        of = self.held.adapts(unit)
+        if of is None:
+            return self._seek(unit, now)
+        beneath = [effect for effect in self._seek(of, now) if not isinstance(effect, Ready)]
+        failed = None if of in self.held.claims or self._served(of) else self._cooling(of, None, now)
+        if failed is not None and failed.failure is not None:
+            return [*beneath, *self.give_up(unit, failed.failure)]
+        return [*beneath, *self._seek(unit, now)]
+
+    def _seek(self, unit: str, now: float) -> list[Effect]:
+        here = self.held.ready(unit)
+        ready: list[Effect] = [Ready(r.unit, r.device) for r in here]
+        pin = self.held.seat(unit)
         seat = pin.device if pin is not None and pin.device not in self.held.lost else None
-        there = [*self.held.ready(unit), *self.held.coming(unit)]
-        if any(seat in (None, r.device) for r in there):
+        there = [*here, *self.held.coming(unit)]
+        if there and (seat is None or any(r.device == seat for r in there)):
             return ready
         if failed := self._cooling(unit, seat, now):
             assert failed.failure is not None
             wait = failed.since + self.rules.load_cooldown - now
             return [*ready, *self.give_up(unit, replace_retry(failed.failure, wait))]
         self.held.claims.setdefault(unit, Claim(unit, now))
-        return [*ready, *self.inspect(unit)] if unit not in self.held.footprints else ready
+        return [*ready, *self.inspect(unit)] if not self.held.measured(unit) else ready
 
     def _cooling(self, unit: str, seat: str | None, now: float) -> Resident | None:
         """Where a load of it failed a short time ago."""
@@ -61,10 +71,12 @@ class Arrivals:
         return None
 
     def inspect(self, unit: str) -> list[Effect]:
-        if unit in self._inspecting:
-            return []
-        self._inspecting.add(unit)
-        return [Inspect(unit)]
+        """What it takes is not known, or what is beneath it takes."""
+        of = self.held.adapts(unit)
+        needed = [u for u in (of, unit) if u is not None and u not in self.held.footprints]
+        asked = [u for u in needed if u not in self._inspecting]
+        self._inspecting.update(asked)
+        return [Inspect(u) for u in asked]
 
     def inspected(self, unit: str, footprint: Footprint) -> None:
         self._inspecting.discard(unit)
@@ -83,10 +95,13 @@ class Arrivals:
         So a more urgent class goes first, by as much as its target is shorter, and nobody waits for ever.
         """
         self.wake_at, self._looked_at = math.inf, now
+        if not self.held.claims:
+            return []
         effects: list[Effect] = []
         kept: dict[str, str] = {}
         for claim in self._in_order():
-            if claim.unit in self.held.footprints:
+            unit = claim.unit  # one before it may have been given up, and it with that one
+            if unit in self.held.claims and self.held.measured(unit) and bases.there(self.held, unit):
                 effects += self._place(claim, kept, now)
         return effects
 
@@ -129,9 +144,7 @@ class Arrivals:
             passing = any(pin.passing for pin in self.held.pins.values())
             if passing and placement.fits_alone(self.held, unit):
                 return []
-            if any(base(other) == base(unit) for other in self.held.pins):
-                return self.give_up(unit, _has_a_successor(unit))
-            return self.give_up(unit, placement.no_room(self.held, unit).failure())
+            return self.give_up(unit, placement.nowhere(self.held, unit).failure())
         if self.held.crowded(device) and unit not in self.held.pins:
             return self.give_up(unit, placement.too_crowded(self.held, unit, device).failure())
         if claim.device != device:
@@ -161,11 +174,12 @@ class Arrivals:
         self, claim: Claim, bid: Bid, device: str, before: list[str], missing: int, now: float
     ) -> list[Effect]:
         unit = claim.unit
+        others = [r for r in self.held.on(device) if r.unit != self.held.adapts(unit)]
         shortfall = self.held.shortfall(unit, device, before=before)
         leaving = eviction.victims(
             missing,
             bid,
-            self.held.on(device),
+            others,
             self.departures.standing(now),
             relief=lambda gone: shortfall - self.held.shortfall(unit, device, gone, before),
         )
@@ -236,6 +250,8 @@ class Arrivals:
         resident.failure = replace_retry(failure, self.rules.load_cooldown, attempts=resident.attempts)
         changed = ResidencyChanged(*resident.key, "failed", now, reason=failure.message)
         gone = self.asks.gone(resident.key)
+        for adapter in bases.asked_over(self.held, resident):
+            gone += self.give_up(adapter, resident.failure)
         pin = self.held.pins.get(unit)
         at_its_seat = pin is not None and pin.device == resident.device
         if self._served(unit) and not at_its_seat:
@@ -243,12 +259,18 @@ class Arrivals:
         return [*read, changed, *gone, *self.give_up(unit, resident.failure)]
 
     def give_up(self, unit: str, failure: Failure) -> list[Effect]:
-        """Those who wait for it are told, and are not when it can be had elsewhere."""
-        self.held.claims.pop(unit, None)
+        """Those who wait for it are told, and are not when it can be had elsewhere; then those who wait for
+        what should be laid over it."""
+        bases.unclaim(self.held, self.asks, unit)
         pins: list[Effect] = [Answer(ask, failure.error()) for ask in self.withdraw(unit)]
         if self._served(unit):
             return pins
-        return [Unavailable(unit, failure), *pins, *self.asks.refuse(unit, failure.error())]
+        told = [Unavailable(unit, failure), *pins, *self.asks.refuse(unit, failure.error())]
+        pinned = [u for u, pin in self.held.pins.items() if pin.asks]
+        waiting = {*self.held.claims, *self.asks.pins, *self.asks.loads, *pinned}
+        for adapter in self.held.adapters_of(unit, sorted(waiting)):
+            told += self.give_up(adapter, failure)
+        return told
 
     def withdraw(self, unit: str) -> list[int]:
         """A pin that nobody could fulfil yet is none: the one before stands. Those who wait for it."""
@@ -263,11 +285,6 @@ class Arrivals:
 
     def _served(self, unit: str) -> bool:
         return bool(self.held.ready(unit) or self.held.coming(unit))
-
-
-def _has_a_successor(unit: str) -> Failure:
-    """Another version of it is pinned, to which whoever comes again goes."""
-    return StillLoading(f"{base(unit)} has changed its version; send it again.").after(1.0).failure()
 
 
 def replace_retry(failure: Failure, seconds: float, **details: int) -> Failure:

@@ -7,14 +7,14 @@ writers of residency, leases and pins; each is a fact about a unit on a device.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.conversation import Denied, Left, Need, Ready, Release
 from engine.errors import Failure, InvalidInput
 from engine.events import ResidencyChanged
-from engine.memory import outlook
+from engine.memory import bases, outlook
 from engine.memory.ahead import Ahead
 from engine.memory.arrivals import Arrivals
 from engine.memory.asks import Asks, PinAsk
@@ -71,13 +71,21 @@ class Custody:
         now: float,
         urgency: ServiceClass = ServiceClass.STANDARD,
         due: float = math.inf,
+        there: Collection[str] = (),
     ) -> list[Effect]:
-        """Work waits for the unit, or what waits while it is not there has become more or less urgent."""
+        """Work waits for the unit, or what waits while it is not there has become more or less urgent.
+
+        `there` are the devices of which the batcher knows that leases can be had.
+        """
         known = unit in self.held.wanted
         self.held.wanted[unit] = Want(urgency, due)
         if known and self.held.ready(unit):
             # it was denied a lease, and is told when it may ask again
             return self._advance(now, self.arrivals.advance_soon)
+        if there and not self.held.pins and self.held.adapts(unit) is None:
+            ready = self.held.ready(unit)
+            if ready and all(resident.device in there for resident in ready):
+                return self._advance(now)  # it has what `seek` would tell
         return [*self.arrivals.seek(unit, now), *self._advance(now)]
 
     def on_unwanted(self, unit: str, now: float) -> list[Effect]:
@@ -85,8 +93,8 @@ class Custody:
         for resident in self.held.copies(unit):
             resident.owed_bytes = 0
             self.departures.rests(resident)
-        if unit not in self.asks.loads and unit not in self.held.pins:
-            self.held.claims.pop(unit, None)
+        if not bases.sought(self.held, self.asks, unit) and self.held.seat(unit) is None:
+            bases.unclaim(self.held, self.asks, unit)
         return self._advance(now, self.arrivals.advance_soon)
 
     def on_expected(self, unit: str, now: float) -> list[Effect]:
@@ -110,10 +118,11 @@ class Custody:
             return []
         resident = self.held.residents[release.lease.unit, device]
         ended = self.lending.end(release, resident, now)
-        left = self.departures.leave_if_idle(resident, now)
-        self.departures.rests(resident)
+        for each in (*[a for a in resident.adapters if a.resident], resident):
+            ended += self.departures.leave_if_idle(each, now)
+            self.departures.rests(each)
         settled = self._advance(now, self.arrivals.advance_soon)
-        return [*ended, *left, *self.lending.feed(device), *settled]
+        return [*ended, *self.lending.feed(device), *settled]
 
     def on_lost(self, device: str, reason: str, now: float) -> list[Effect]:
         """All that was on the device is gone, and is sought elsewhere where anybody wants it."""
@@ -147,9 +156,7 @@ class Custody:
 
     def on_inspected(self, unit: str, footprint: Footprint, now: float) -> list[Effect]:
         self.arrivals.inspected(unit, footprint)
-        asked = self.asks.pins.pop(unit, [])
-        pinned = [effect for ask in asked for effect in self.pinning.pin(unit, ask, now)]
-        return [*pinned, *self._advance(now)]
+        return [*self.pinning.inspected(unit, now), *self._advance(now)]
 
     def on_inspect_failed(self, unit: str, failure: Failure, now: float) -> list[Effect]:
         return [*self.arrivals.inspect_failed(unit, failure, now), *self._advance(now)]
@@ -160,7 +167,8 @@ class Custody:
         resident = self.held.residents[unit, device]
         told = self.arrivals.came(resident, seconds, now)
         if resident.yielding:
-            told += self.departures.evict(resident, "by an operator", now)
+            why = "with its base" if resident.base and resident.base.yielding else "by an operator"
+            told += self.departures.evict(resident, why, now)
         else:
             answers = [*self.asks.loaded(unit), *self.pinning.hold(resident, now)]
             told = [Ready(unit, device, seconds), *told, *answers]
@@ -170,7 +178,9 @@ class Custody:
         if device in self.held.lost:
             return []
         self.held.ledgers[device].hold(Line.WEIGHTS, unit, 0)
-        failed = self.arrivals.fail(self.held.residents[unit, device], failure, now)
+        resident = self.held.residents[unit, device]
+        failed = self.arrivals.fail(resident, failure, now)
+        failed += self.departures.leave_if_idle(resident.base or resident, now)
         return [*failed, *self.lending.feed(device), *self._advance(now)]
 
     def on_unloaded(self, unit: str, device: str, now: float, kept_bytes: int = 0) -> list[Effect]:
@@ -179,7 +189,7 @@ class Custody:
             return [DropHost(unit)] if kept_bytes and unit not in self.held.host else []
         resident = self.held.residents[unit, device]
         told = self.departures.gone(resident, kept_bytes, now)
-        if unit in self.held.wanted or unit in self.asks.loads:
+        if bases.sought(self.held, self.asks, unit):
             told += self.arrivals.seek(unit, now)
         return [*told, *self.lending.feed(device), *self._advance(now)]
 
@@ -204,7 +214,7 @@ class Custody:
 
     def on_load(self, unit: str, ask: int, now: float) -> list[Effect]:
         if not self.held.knows(unit):
-            return [Answer(ask, _unknown(unit))]
+            return [Answer(ask, InvalidInput(f"This server makes no {unit} on its devices."))]
         if self.held.ready(unit):
             return [Answer(ask)]
         self.asks.loads.setdefault(unit, []).append(ask)
@@ -212,26 +222,18 @@ class Custody:
 
     def on_unload(self, unit: str, ask: int, now: float) -> list[Effect]:
         """It is gone when the answer comes; a load under way is finished first."""
-        if unit in self.held.pins:
-            return [Answer(ask, InvalidInput(f"{unit} is pinned; unpin it first."))]
+        pinned = [u for u in (unit, *self.held.adapters_of(unit, self.held.pins)) if u in self.held.pins]
+        if pinned:
+            return [Answer(ask, InvalidInput(f"{pinned[0]} is pinned; unpin it first."))]
         self.ahead.forget(unit)
-        if unit not in self.held.wanted:
-            self.held.claims.pop(unit, None)
         error = InvalidInput(f"{unit} was unloaded before it was ready.")
         effects: list[Effect] = [Answer(each, error) for each in self.asks.loads.pop(unit, [])]
+        if not bases.sought(self.held, self.asks, unit):
+            bases.unclaim(self.held, self.asks, unit)
         if unit in self.held.host:
             self.held.host.drop(unit)
             effects.append(DropHost(unit))
-        there = self.held.copies(unit)
-        if not there:
-            return [*effects, Answer(ask), *self._advance(now)]
-        self.asks.unloads[ask] = {resident.key for resident in there}
-        for resident in there:
-            if resident.state is Residency.LOADING:
-                resident.yielding = True
-            elif not resident.yielding:
-                effects += self.departures.evict(resident, "by an operator", now)
-        return [*effects, *self._advance(now)]
+        return [*effects, *self.departures.send_away(unit, ask, now), *self._advance(now)]
 
     def on_pin(
         self,
@@ -251,14 +253,26 @@ class Custody:
 
     def _advance(self, now: float, arrive: Callable[[float], list[Effect]] | None = None) -> list[Effect]:
         """Bring everybody as far as they can go now; claims by `arrive`, where that need not be at once."""
+        arrive = arrive or self.arrivals.advance
+        if self._at_rest(now):
+            return arrive(now)
         return [
             *self.lending.look_again(now),
             *self.departures.expire(now),
             *self.pinning.advance(now),
-            *(arrive or self.arrivals.advance)(now),
+            *arrive(now),
             *self.ahead.advance(now),
             *self.departures.unyield(self.lending.hungry()),
         ]
+
+    def _at_rest(self, now: float) -> bool:
+        """Whether nothing is going on but what is asked for: as after most batches."""
+        held = self.held
+        if held.claims or held.pins or now >= self.departures.wake_at or self.pinning.wake_at < math.inf:
+            return False
+        if self.lending.starved or self.ahead.expects:
+            return False
+        return True not in [resident.yielding for resident in held.residents.values()]
 
     # For whoever looks, and for the next start.
 
@@ -283,7 +297,3 @@ class Custody:
         for key, known in points.items():
             self.held.workspaces[key] = WorkspaceCurve()
             self.held.workspaces[key].learn(known)
-
-
-def _unknown(unit: str) -> InvalidInput:
-    return InvalidInput(f"This server makes no {unit} on its devices.")

@@ -11,7 +11,7 @@ from engine.errors import InvalidInput
 from engine.events import ResidencyChanged
 from engine.memory import eviction
 from engine.memory.asks import Asks
-from engine.memory.effects import BeginUnload, DropHost, Effect
+from engine.memory.effects import Answer, BeginUnload, DropHost, Effect
 from engine.memory.eviction import Standing
 from engine.memory.holdings import Holdings
 from engine.memory.ledger import Line
@@ -33,14 +33,38 @@ class Departures:
         return Standing(self.rules, now, self.held.wanted, self.held.spare())
 
     def evict(self, resident: Resident, reason: str, now: float) -> list[Effect]:
-        """No more leases from now on; the weights go when the last lease ends."""
+        """No more leases from now on; the weights go when the last lease ends, and after its adapters'."""
+        before = self._evict_adapters(resident, reason, now)
         resident.yielding = True
         event = "unloaded" if self.asks.unloads_of(resident.key) else "evicted"
         weights = resident.footprint.weights_bytes
         going = self.leave_if_idle(resident, now)
         left = [] if going or resident.lends else [Left(*resident.key)]
         changed = ResidencyChanged(resident.unit, resident.device, event, now, 0.0, weights, reason)
-        return [*left, changed, *going]
+        return [*before, *left, changed, *going]
+
+    def _evict_adapters(self, resident: Resident, reason: str, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for adapter in resident.adapters:
+            if adapter.state is Residency.LOADING:
+                adapter.yielding = True
+            elif adapter.state is Residency.READY and not adapter.yielding:
+                effects += self.evict(adapter, reason, now)
+        return effects
+
+    def send_away(self, unit: str, ask: int, now: float) -> list[Effect]:
+        """An operator wants it to go: it is gone when that is answered. A load is finished first."""
+        there = self.held.copies(unit)
+        if not there:
+            return [Answer(ask)]
+        self.asks.unloads[ask] = {resident.key for resident in there}
+        effects: list[Effect] = []
+        for resident in there:
+            if resident.state is Residency.LOADING:
+                resident.yielding = True
+            elif not resident.yielding:
+                effects += self.evict(resident, "by an operator", now)
+        return effects
 
     def evict_idle(self, beside: Resident, reason: str, now: float) -> list[Effect]:
         """One that has no work leaves, of least worth first; the next time it is asked, the next one."""
@@ -51,7 +75,7 @@ class Departures:
         return [effect for resident in leaving or [] for effect in self.evict(resident, reason, now)]
 
     def leave_if_idle(self, resident: Resident, now: float) -> list[Effect]:
-        if not resident.yielding or resident.busy or resident.state is not Residency.READY:
+        if not resident.yielding or resident.busy or resident.state is not Residency.READY or resident.laden:
             return []
         resident.move(Residency.LEAVING, now)
         resident.owed_bytes = 0
@@ -65,8 +89,8 @@ class Departures:
     def _keep(self, resident: Resident, now: float) -> tuple[bool, list[str]]:
         """Whether its weights go to host memory, and whose are dropped there for it."""
         others = [r for r in self.held.copies(resident.unit) if r is not resident]
-        if resident.device not in self.held.tiered or others:
-            return False, []
+        if resident.device not in self.held.tiered or others or resident.base is not None:
+            return False, []  # an adapter is small, and read again from where it lies
         return self.held.host.keep(resident.unit, resident.footprint.weights_bytes, now)
 
     def gone(self, resident: Resident, kept_bytes: int, now: float) -> list[Effect]:
@@ -75,6 +99,8 @@ class Departures:
         resident.move(Residency.ABSENT, now)
         resident.yielding = resident.pinned = False
         self.held.ledgers[resident.device].hold(Line.WEIGHTS, resident.unit, 0)
+        if resident.base is not None:
+            return [*asked, *self.leave_if_idle(resident.base, now)]
         if resident.device not in self.held.tiered:
             return asked
         return [*asked, *self._book(resident.unit, kept_bytes, now)]
@@ -100,7 +126,10 @@ class Departures:
         for resident in self.held.residents.values():
             if not resident.yielding or resident.state is not Residency.READY:
                 continue
-            if resident.device not in making_room and not self.asks.unloads_of(resident.key):
+            if resident.laden and not resident.busy:
+                continue  # it is as good as gone, as soon as its adapters are
+            beneath = resident.base is not None and resident.base.yielding
+            if resident.device not in making_room and not (beneath or self.asks.unloads_of(resident.key)):
                 effects += self.stay(resident)
         return effects
 
@@ -116,8 +145,9 @@ class Departures:
         """It was to leave, and is pinned now."""
         if not resident.yielding or resident.state not in (Residency.READY, Residency.LOADING):
             return []  # it comes back when it has left
+        beneath = self.keep_pinned(resident.base) if resident.base is not None else []
         error = InvalidInput(f"{resident.unit} was pinned before it had left.")
-        told = self.asks.keep(resident.key, error)
+        told = [*beneath, *self.asks.keep(resident.key, error)]
         if resident.state is Residency.READY:
             return [*told, *self.stay(resident)]
         resident.yielding = False
@@ -140,8 +170,7 @@ class Departures:
         self.wake_at = math.inf
         effects: list[Effect] = []
         for resident in self.held.residents.values():
-            idle = resident.state is Residency.READY and not (resident.pinned or resident.busy)
-            if not idle or resident.yielding or resident.unit in self.held.wanted:
+            if resident.busy or resident.unit in self.held.wanted or not eviction.may_leave(resident):
                 continue
             if resident.last_used + self._patience(resident) <= now:
                 effects += self.evict(resident, "idle", now)

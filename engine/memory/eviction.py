@@ -65,11 +65,24 @@ def order(residents: Sequence[Resident], standing: Standing) -> list[Resident]:
     def place(resident: Resident) -> tuple[bool, float, float]:
         return (resident.key in standing.guarded, worth(resident, standing), resident.last_used)
 
-    return sorted((r for r in residents if _leaves(r)), key=place)
+    def after_adapters(resident: Resident) -> tuple[tuple[bool, float, float], bool]:
+        if not resident.adapters:
+            return (place(resident), resident.base is None)
+        return (max(map(place, (resident, *_staying(resident)))), True)
+
+    return sorted((r for r in residents if may_leave(r)), key=after_adapters)
 
 
-def _leaves(resident: Resident) -> bool:
-    return resident.state is Residency.READY and not resident.pinned and not resident.yielding
+def may_leave(resident: Resident) -> bool:
+    """Whether it could be asked to go: with its adapters, if it has any."""
+    if resident.state is not Residency.READY or resident.pinned or resident.yielding:
+        return False
+    return not resident.adapters or all(map(may_leave, _staying(resident)))
+
+
+def _staying(resident: Resident) -> list[Resident]:
+    """Adapters of it that are there, or come, and do not leave already."""
+    return [a for a in resident.adapters if a.resident and not a.yielding]
 
 
 def at_work(resident: Resident, standing: Standing) -> bool:
@@ -94,6 +107,7 @@ def choose(
     going = order(residents, standing)
     if unwanted_only:
         going = [r for r in going if not at_work(r, standing)]
+    going = [r for r in going if all(a in going for a in _staying(r))]
 
     def enough(leaving: Sequence[Resident]) -> bool:
         return _frees(leaving, shortfall_bytes, relief)
@@ -138,7 +152,7 @@ def victims(
     if leaving is not None:
         return leaving
     return min(
-        (ends[r.key] for r in residents if _leaves(r) and ends[r.key] > standing.now), default=math.inf
+        (ends[r.key] for r in residents if may_leave(r) and ends[r.key] > standing.now), default=math.inf
     )
 
 
@@ -153,7 +167,7 @@ def _may_go_from(resident: Resident, bid: Bid, patient_until: float, standing: S
 
 def _might_do(bid: Bid, residents: Sequence[Resident]) -> bool:
     """Whether enough for this claim alone would come free if all of these left in their time."""
-    return sum(r.held_bytes for r in residents if r.resident and not r.pinned) >= bid.alone_bytes
+    return sum(r.held_bytes for r in residents if r.resident and not r.kept) >= bid.alone_bytes
 
 
 def for_batch(
@@ -192,8 +206,11 @@ def _next_turn(residents: Sequence[Resident], rules: MemoryRules, now: float) ->
 def _without_needless(
     leaving: list[Resident], enough: Callable[[Sequence[Resident]], bool]
 ) -> list[Resident]:
-    """A large one chosen late may make smaller ones chosen before it needless: those stay."""
+    """A large one chosen late may make smaller ones chosen before it needless: those stay, but no adapter
+    without its base."""
     for resident in reversed(leaving[:-1]):
+        if resident.base in leaving:
+            continue
         others = [r for r in leaving if r is not resident]
         if enough(others):
             leaving = others

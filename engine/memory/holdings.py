@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.memory.footprint import Footprint
@@ -46,6 +46,8 @@ class Holdings:
     allocated: dict[str, int] = field(default_factory=dict)
     """What our own allocator was last seen to hold on each device."""
 
+    _of: dict[str, list[Resident]] = field(default_factory=dict)
+    """The residents of each unit, in the order in which they came to be known."""
     _floors: dict[tuple[str, str], tuple[UnitFacts, Footprint, int, int]] = field(default_factory=dict)
     """Each floor beside what it was worked out from: it is asked far more often than that changes."""
 
@@ -56,6 +58,25 @@ class Holdings:
         except KeyError:
             return False
         return True
+
+    def adapts(self, unit: str) -> str | None:
+        """The unit that an adapter is laid over; None of what is none."""
+        return self.facts(unit).adapts
+
+    def measured(self, unit: str) -> bool:
+        """Whether it is known what it takes, and what is beneath it."""
+        of = self.adapts(unit) if unit in self.footprints else None
+        return unit in self.footprints and (of is None or of in self.footprints)
+
+    def adapters_of(self, unit: str, among: Iterable[str]) -> list[str]:
+        return [each for each in among if self.adapts(each) == unit]
+
+    def seat(self, unit: str) -> Seat | None:
+        """Its place where it is pinned, or an adapter of it is: that one's."""
+        if not self.pins:
+            return None
+        own = self.pins.get(unit)
+        return own or next((self.pins[each] for each in self.adapters_of(unit, self.pins)), None)
 
     def takes(self, unit: str, device: str) -> Takes:
         curve = self.workspaces.get((unit, device))
@@ -83,7 +104,14 @@ class Holdings:
             for seat in (pin, pin.former):
                 if seat is not None and seat.device == device:
                     found[unit] = max(found.get(unit, 0), seat.slots)
-        return found
+        return self._with_bases(found)
+
+    def _with_bases(self, seats: dict[str, int]) -> dict[str, int]:
+        """Where an adapter has a place, its base has one."""
+        for unit in tuple(seats):
+            if (of := self.adapts(unit)) is not None:
+                seats.setdefault(of, 1)
+        return seats
 
     def set_aside(self, device: str, apart: str = "") -> dict[str, int]:
         """Bytes that are kept free for the batches of pins with more than one slot, by unit."""
@@ -97,6 +125,8 @@ class Holdings:
 
     def reserved(self, device: str, apart: str = "") -> int:
         """Free bytes that only pins may take, `apart` from those of one."""
+        if not self.pins:
+            return 0
         rest = 0
         for unit, size in self.set_aside(device, apart).items():
             resident = self.residents.get((unit, device))
@@ -120,7 +150,7 @@ class Holdings:
         ledger, loading = self.ledgers[device], (unit, *before)
         there = [r for r in self.on(device) if r.resident]
         staying = [r for r in there if not (r.yielding or r in leaving)]
-        at_work = [r for r in staying if r.pinned or r.busy or r.owed_bytes or r.unit in self.wanted]
+        at_work = [r for r in staying if r.kept or r.busy or r.owed_bytes or r.unit in self.wanted]
         floors = {u: self.floor(u, device) for u in loading}
         floors |= {r.unit: max(r.owed_bytes, self.floor(r.unit, device)) for r in at_work}
         in_use = {r.unit: r.workspace_bytes for r in there}
@@ -128,12 +158,12 @@ class Holdings:
         apart = sum(max(size, in_use.pop(u, 0), floors.pop(u, 0)) for u, size in aside.items())
         room = max(at_least, apart + max(sum(in_use.values()), max(floors.values(), default=0)))
         weights = sum(self.footprints[u].weights_bytes for u in loading)
-        workspace = ledger.lines()[Line.WORKSPACE]
+        workspace = ledger.on_line(Line.WORKSPACE)
         return ledger.used_bytes - workspace + weights + room - ledger.budget_bytes
 
     def note_work(self, device: str, now: float) -> None:
         """Batches hold more there than before."""
-        in_use = self.ledgers[device].lines()[Line.WORKSPACE]
+        in_use = self.ledgers[device].on_line(Line.WORKSPACE)
         most, at = self.busiest.get(device, (0, now))
         if in_use >= most or now - at > BUSY_SECONDS:
             self.busiest[device] = (in_use, now)
@@ -147,7 +177,7 @@ class Holdings:
     def pinned_bytes(self, device: str, extra: Mapping[str, int] | None = None) -> int:
         """What the pins of `device` take at least, with those of `extra` (unit: slots) in place of or beside
         them: weights, a batch of the largest, and all batches of those with several slots."""
-        seats = {**self.seats(device), **(extra or {})}
+        seats = self._with_bases({**self.seats(device), **(extra or {})})
         alone = [self.floor(u, device) for u, slots in seats.items() if slots == 1]
         several = [slots * self.floor(u, device) for u, slots in seats.items() if slots > 1]
         weights = sum(self.footprints[u].weights_bytes for u in seats)
@@ -167,25 +197,33 @@ class Holdings:
 
     def entry(self, unit: str, device: str) -> Resident:
         footprint = self.footprints.get(unit, UNKNOWN)
-        resident = self.residents.setdefault((unit, device), Resident(unit, device, footprint))
+        resident = self.residents.get((unit, device))
+        if resident is None:
+            resident = self.residents[unit, device] = Resident(unit, device, footprint)
+            self._of.setdefault(unit, []).append(resident)
+            if (of := self.adapts(unit)) is not None:
+                resident.base = self.entry(of, device)
+                resident.base.adapters.append(resident)
         resident.footprint = footprint
         return resident
 
     def on(self, device: str) -> list[Resident]:
         return [r for r in self.residents.values() if r.device == device]
 
+    def of(self, unit: str) -> Sequence[Resident]:
+        """Wherever it is or was."""
+        return self._of.get(unit, ())
+
     def copies(self, unit: str) -> list[Resident]:
         """Wherever it holds its weights' bytes."""
-        return [r for r in self.residents.values() if r.unit == unit and r.resident]
+        return [r for r in self.of(unit) if r.resident]
 
     def ready(self, unit: str) -> list[Resident]:
         """Where leases for it can be had."""
-        mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
-        return [r for r in mine if r.state is Residency.READY]
+        return [r for r in self.of(unit) if r.state is Residency.READY and not r.yielding]
 
     def coming(self, unit: str) -> list[Resident]:
-        mine = [r for r in self.residents.values() if r.unit == unit and not r.yielding]
-        return [r for r in mine if r.state is Residency.LOADING]
+        return [r for r in self.of(unit) if r.state is Residency.LOADING and not r.yielding]
 
     def spare(self) -> set[tuple[str, str]]:
         """Copies that their unit would be ready without: all but the pinned, else the last one used."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from engine.conversation import Need
 from engine.memory.workspace import Takes
 
 
-@dataclass(frozen=True, slots=True)
-class Sized:
+class Sized(msgspec.Struct, frozen=True):
     """What a lease may come to: its batch's cost and workspace, and the unit's new total of KV tokens."""
 
     cost: int

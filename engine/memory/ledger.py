@@ -25,14 +25,12 @@ class Ledger:
     headroom: float
     _held: dict[tuple[Line, str], int] = field(default_factory=dict)
     _sums: dict[Line, int] = field(default_factory=lambda: dict.fromkeys(Line, 0))
+    used_bytes: int = field(default=0, init=False)
+    """On all lines."""
 
     @property
     def budget_bytes(self) -> int:
         return int(self.total_bytes * (1 - self.headroom))
-
-    @property
-    def used_bytes(self) -> int:
-        return sum(self._sums.values())
 
     @property
     def free_bytes(self) -> int:
@@ -44,9 +42,11 @@ class Ledger:
         Giving bytes back always succeeds.
         """
         before = self._held.get((line, owner), 0)
-        if size_bytes - before > max(0, self.free_bytes):
+        more = size_bytes - before
+        if more > 0 and more > self.free_bytes:
             return False
-        self._sums[line] += size_bytes - before
+        self._sums[line] += more
+        self.used_bytes += more
         if size_bytes:
             self._held[line, owner] = size_bytes
         else:
@@ -56,6 +56,9 @@ class Ledger:
     def held(self, line: Line, owner: str) -> int:
         return self._held.get((line, owner), 0)
 
+    def on_line(self, line: Line) -> int:
+        return self._sums[line]
+
     def lines(self) -> dict[Line, int]:
         """Bytes on each line."""
         return dict(self._sums)
@@ -63,6 +66,7 @@ class Ledger:
     def observe_foreign(self, size_bytes: int) -> None:
         """What other processes hold is seen, not asked: it may leave the device over its budget."""
         self._held.pop((Line.FOREIGN, ""), None)
+        self.used_bytes += size_bytes - self._sums[Line.FOREIGN]
         self._sums[Line.FOREIGN] = size_bytes
         if size_bytes:
             self._held[Line.FOREIGN, ""] = size_bytes
@@ -71,6 +75,7 @@ class Ledger:
         """The device is gone, and nobody holds anything there."""
         self._held.clear()
         self._sums = dict.fromkeys(Line, 0)
+        self.used_bytes = 0
 
     def __iter__(self) -> Iterator[tuple[Line, str, int]]:
         return ((line, owner, size) for (line, owner), size in self._held.items())
@@ -79,6 +84,7 @@ class Ledger:
         """Raise AssertionError when the books do not balance. Tests call it at every idle moment."""
         for each in Line:
             assert self._sums[each] == sum(size for line, _, size in self if line is each)
+        assert self.used_bytes == sum(self._sums.values())
         assert all(size > 0 for _, _, size in self)
         own = self.used_bytes - self.held(Line.FOREIGN, "")
         assert own <= self.budget_bytes, f"{own} held of {self.budget_bytes}"

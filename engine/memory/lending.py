@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -28,7 +29,12 @@ class Lending:
     @property
     def wake_at(self) -> float:
         """When one that was denied for want of bytes may ask again, if none come free before."""
-        return min(self._starved.values(), default=math.inf)
+        return min(self._starved.values()) if self._starved else math.inf
+
+    @property
+    def starved(self) -> bool:
+        """Whether any was denied for want of bytes."""
+        return bool(self._starved)
 
     def lend(self, need: Need, resident: Resident, now: float) -> list[Effect]:
         """Grant a lease if memory for the batch is free."""
@@ -51,17 +57,21 @@ class Lending:
     def _grant(self, need: Need, sized: Sized, resident: Resident, now: float) -> Granted:
         kv_bytes = sized.kv_tokens * resident.footprint.kv_bytes_per_token
         number, ledger = next(self._numbers), self.held.ledgers[need.device]
-        lease = Lease(number, need.unit, need.device, need.slot, sized.cost, kv_bytes)
+        # One that is to leave takes nobody more, but its sequences go on.
+        adapters = [a for a in resident.adapters if a.unit in need.adapters and (a.lends or a.in_use)]
+        names = tuple([adapter.unit for adapter in adapters])
+        lease = Lease(number, need.unit, need.device, need.slot, sized.cost, kv_bytes, names)
         held = ledger.hold(Line.WORKSPACE, str(lease.id), sized.workspace_bytes)
         held = held and ledger.hold(Line.KV, need.unit, kv_bytes)
         assert held, "size() took more than is free"
         resident.kv_tokens = sized.kv_tokens
-        resident.leases += 1
+        for each in (resident, *adapters):
+            each.leases += 1
+            eviction.used(each, now)
+            each.used_for[need.urgency] = now
         resident.workspace_bytes += sized.workspace_bytes
         resident.owed_bytes = 0
         self.held.note_work(need.device, now)
-        eviction.used(resident, now)
-        resident.used_for[need.urgency] = now
         return Granted(lease, sized.kv_tokens)
 
     def end(self, release: Release, resident: Resident, now: float) -> list[Effect]:
@@ -71,8 +81,11 @@ class Lending:
         ledger.hold(Line.WORKSPACE, str(lease.id), 0)
         resident.kv_tokens = release.kv_tokens
         ledger.hold(Line.KV, lease.unit, resident.kv_bytes)
-        resident.leases -= 1
-        eviction.used(resident, now, uses=0)
+        for each in (resident, *[a for a in resident.adapters if a.unit in lease.adapters]):
+            each.leases -= 1
+            eviction.used(each, now, uses=0)
+        for adapter in resident.adapters:
+            adapter.in_use = adapter.unit in release.adapters
         self._learn(release)
         if not release.out_of_memory:
             return []
@@ -81,12 +94,12 @@ class Lending:
 
     def _learn(self, release: Release) -> None:
         unit = release.lease.unit
-        takes = self.held.takes(unit, release.lease.device)
         if release.out_of_memory:
+            takes = self.held.takes(unit, release.lease.device)
             takes.curve.ran_out(release.cost, takes.declared)
         elif release.peak_bytes and release.cost and not self.held.facts(unit).generative:
             # A peak of one that generates has its sequences' tokens in it, which the ledger counts apart.
-            takes.curve.observe(release.cost, release.peak_bytes)
+            self.held.takes(unit, release.lease.device).curve.observe(release.cost, release.peak_bytes)
 
     def _make_room(self, need: Need, resident: Resident, now: float) -> list[Effect]:
         """The batch does not fit now. Wait for others to finish, evict who is idle, or say never."""
@@ -97,14 +110,15 @@ class Lending:
         if resident.yielding or self.held.others_active(resident):  # one that is to leave turns nobody out
             self._starve(resident, least, math.inf)
             return [denied]
-        others = [r for r in self.held.on(need.device) if r is not resident]
+        # What the batch itself is read with is no help by its going.
+        others = [r for r in self.held.on(need.device) if r is not resident and r.unit not in need.needed]
         free = ledger.free_bytes - self.held.reserved(need.device, need.unit)
         leaving = eviction.for_batch(least - free, others, self.departures.standing(now))
         look_again = math.inf
         if isinstance(leaving, float):
             look_again, leaving = leaving, []
         if leaving is None:
-            most = self._most(resident)
+            most = self._most(resident, need.needed)
             if least > most and not need.goes_on:
                 resident.owed_bytes = 0
                 return [TooLarge(need.slot, need.unit, need.device, *largest(takes, most))]
@@ -113,10 +127,11 @@ class Lending:
         reason = f"for a batch of {need.unit}"
         return [denied, *[e for r in leaving for e in self.departures.evict(r, reason, now)]]
 
-    def _most(self, resident: Resident) -> int:
-        """Bytes that a batch of it could ever have, once all have left that may."""
+    def _most(self, resident: Resident, needed: Collection[str]) -> int:
+        """Bytes that a batch of it could ever have, once all have left that may, but the adapters that it is
+        read with."""
         ledger, device = self.held.ledgers[resident.device], resident.device
-        others = [r for r in self.held.on(device) if r.pinned and r is not resident]
+        others = [r for r in self.held.on(device) if r is not resident and (r.kept or r.unit in needed)]
         pinned = sum(r.footprint.weights_bytes for r in others)
         aside = sum(self.held.set_aside(device, resident.unit).values())
         own = resident.footprint.weights_bytes + resident.kv_bytes
@@ -153,6 +168,8 @@ class Lending:
     def _spoken_for(self, device: str) -> int:
         """Free bytes that a lease must not take: those for claims that room is being made for, beyond
         what comes free when those have left that leave for them."""
+        if not self.held.claims:
+            return 0
         claims = [c for c in self.held.claims.values() if c.device == device]
         coming = [r for r in self.held.on(device) if r.yielding] if claims else []
         wanted = sum(self.held.footprints[c.unit].weights_bytes for c in claims)

@@ -39,7 +39,7 @@ def price(held: Holdings, unit: str, device: str | None, slots: int, standing: S
     """What such a pin would come to, if it were asked for now."""
     if error := placement.wrong_pin(held, unit, device, slots):
         return Price(error=error)
-    if unit not in held.footprints:
+    if not held.measured(unit):
         return Price(error=InvalidInput(f"How much {unit} takes is not known before it was asked for once."))
     place = placement.seat_for(held, unit, device, slots, standing)
     if place is None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from engine.errors import InvalidInput
-from engine.memory import eviction, placement
+from engine.memory import bases, eviction, placement
 from engine.memory.arrivals import Arrivals
 from engine.memory.asks import Asks, PinAsk
 from engine.memory.departures import Departures
@@ -29,7 +29,7 @@ class Pinning:
         """One that does not fit beside the others is refused with the arithmetic; the old one stays."""
         if error := placement.wrong_pin(self.held, unit, asked.device, asked.slots):
             return [Answer(asked.ask, error)]
-        if unit not in self.held.footprints:
+        if not self.held.measured(unit):
             self.asks.pins.setdefault(unit, []).append(asked)
             return self.arrivals.inspect(unit)
         standing = self.departures.standing(now)
@@ -43,6 +43,12 @@ class Pinning:
             if resident.state is Residency.READY:
                 return [*told, *self.hold(resident, now)]
         return [*told, *self.arrivals.seek(unit, now)]
+
+    def inspected(self, unit: str, now: float) -> list[Effect]:
+        """Pins that waited for its size, and those of its adapters."""
+        waiting = [unit, *self.held.adapters_of(unit, self.asks.pins)]
+        asked = [(each, ask) for each in waiting for ask in self.asks.pins.pop(each, [])]
+        return [effect for each, ask in asked for effect in self.pin(each, ask, now)]
 
     def _take(self, unit: str, device: str, asked: PinAsk) -> list[Effect]:
         """The seat is its own from now on; the one before is kept until it is there."""
@@ -95,8 +101,8 @@ class Pinning:
             for seat in (pin, pin.former):
                 if seat is not None:
                     self._let_go(unit, seat.device)
-        if unit not in self.held.wanted and unit not in self.asks.loads:
-            self.held.claims.pop(unit, None)
+        if not bases.sought(self.held, self.asks, unit):
+            bases.unclaim(self.held, self.asks, unit)
         return [*[Answer(each, error) for each in waiting], Answer(ask)]
 
     def forget(self, device: str) -> None:
@@ -121,17 +127,18 @@ class Pinning:
         return resident is not None and resident.pinned
 
     def _see_to(self, unit: str, pin: Seat, now: float) -> list[Effect]:
-        if unit in self.held.claims:
-            return []
-        resident = self.held.residents.get((unit, pin.device))
-        if resident is not None and resident.resident:
-            return []
-        if resident is not None and resident.state is Residency.FAILED:
-            again = resident.since + self.arrivals.rules.load_cooldown
-            if now < again:
-                self.wake_at = min(self.wake_at, again)
-                return []
-        return self.arrivals.seek(unit, now)
+        of = self.held.adapts(unit)
+        for each in (unit,) if of is None else (of, unit):
+            resident = self.held.residents.get((each, pin.device))
+            if each in self.held.claims or (resident is not None and resident.resident):
+                continue
+            if resident is not None and resident.state is Residency.FAILED:
+                again = resident.since + self.arrivals.rules.load_cooldown
+                if now < again:
+                    self.wake_at = min(self.wake_at, again)
+                    return []
+            return self.arrivals.seek(unit, now)
+        return []
 
     def _move(self, unit: str, pin: Seat, now: float) -> list[Effect]:
         """One that held stays until there is a place, and is shown; one still asked for is refused."""

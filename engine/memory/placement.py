@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.errors import EngineError, InvalidInput, NoRoom, ResourceExhausted
+from engine.errors import EngineError, InvalidInput, NoRoom, ResourceExhausted, StillLoading
 from engine.memory import eviction
 from engine.memory.eviction import Standing
 from engine.memory.holdings import Holdings
 from engine.memory.ledger import Line
 from engine.memory.residency import Residency
 from engine.memory.rules import CROWDED_RETRY
+from engine.units import base
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,24 @@ class Price:
 
 def home(held: Holdings, unit: str, standing: Standing, at: str | None = None) -> str | None:
     """Where it is pinned; else `at`, where room is being made for it; else the best device where it fits
-    beside what is pinned there; None when there is none."""
-    pin = held.pins.get(unit)
+    beside what is pinned there; None when there is none. Of an adapter, where its base is."""
+    pin = held.seat(unit)
     if pin is not None and pin.device not in held.lost:
         return pin.device
-    fitting = [device for device in held.devices(unit) if fits(held, unit, device)]
+    fitting = [device for device in grounds(held, unit) if fits(held, unit, device)]
     if at in fitting:
         return at
     return best(held, unit, fitting, standing)
+
+
+def grounds(held: Holdings, unit: str) -> list[str]:
+    """Devices that the unit may use; of an adapter, those that have its base."""
+    of = held.adapts(unit)
+    devices = held.devices(unit)
+    if of is None:
+        return devices
+    there = {resident.device for resident in held.ready(of)}
+    return [device for device in devices if device in there]
 
 
 def best(held: Holdings, unit: str, devices: list[str], standing: Standing) -> str | None:
@@ -78,7 +89,9 @@ def fits_alone(held: Holdings, unit: str) -> bool:
 
 def _alone(held: Holdings, unit: str, device: str, slots: int = 1) -> int:
     context = held.ledgers[device].held(Line.CONTEXT, "")
-    return context + held.footprints[unit].weights_bytes + slots * held.floor(unit, device)
+    of = held.adapts(unit)
+    beneath = 0 if of is None else held.footprints[of].weights_bytes + held.floor(of, device)
+    return context + beneath + held.footprints[unit].weights_bytes + slots * held.floor(unit, device)
 
 
 def seat_for(held: Holdings, unit: str, device: str | None, slots: int, standing: Standing) -> str | None:
@@ -86,13 +99,24 @@ def seat_for(held: Holdings, unit: str, device: str | None, slots: int, standing
 
     What others hold now counts for one that is not there yet: nobody can make them go.
     """
-    may = [d for d in held.devices(unit) if d == (device or d) and slots <= held.slots.get(d, slots)]
+    open_to = _open_to(held, unit)
+    may = [d for d in open_to if d == (device or d) and slots <= held.slots.get(d, slots)]
     fitting = [d for d in may if fits(held, unit, d, slots) and not _kept_out(held, unit, d, slots)]
     pin = held.pins.get(unit)
     if pin is not None and pin.device in fitting:
         return pin.device
-    ready = [r.device for r in held.ready(unit) if r.device in fitting]
+    ready = [r.device for r in held.ready(held.adapts(unit) or unit) if r.device in fitting]
     return best(held, unit, ready or fitting, standing)
+
+
+def _open_to(held: Holdings, unit: str) -> list[str]:
+    """Devices where a pin of the unit may have its place: of an adapter, where that of its base is."""
+    of = held.adapts(unit)
+    seat = None if of is None else held.seat(of)
+    devices = held.devices(unit)
+    if seat is None or held.pins.get(unit) is seat:
+        return devices
+    return [device for device in devices if device == seat.device]
 
 
 def _kept_out(held: Holdings, unit: str, device: str, slots: int) -> bool:
@@ -105,7 +129,8 @@ def _kept_out(held: Holdings, unit: str, device: str, slots: int) -> bool:
 
 def displaced(held: Holdings) -> tuple[str, ...]:
     """Units of known size that can no longer be resident beside what is pinned."""
-    others = [unit for unit in sorted(held.footprints) if unit not in held.pins and held.knows(unit)]
+    known = [unit for unit in sorted(held.footprints) if unit not in held.pins and held.knows(unit)]
+    others = [unit for unit in known if held.adapts(unit) is None and held.seat(unit) is None]
     nowhere = [u for u in others if not any(fits(held, u, d) for d in held.devices(u))]
     return tuple(u for u in nowhere if fits_alone(held, u))
 
@@ -124,11 +149,21 @@ def wrong_pin(held: Holdings, unit: str, device: str | None, slots: int) -> Engi
     if device is not None and device not in may:
         kinds = ", ".join(held.facts(unit).device_kinds)
         return InvalidInput(f"{unit} runs on {kinds}, and {device} is of kind {held.kinds[device]}.")
+    if device is not None and device not in _open_to(held, unit):
+        return InvalidInput(f"{held.adapts(unit)} is pinned on another device; pin {unit} there.")
     most = max((held.slots.get(d, slots) for d in ([device] if device else may)), default=slots)
     most = min(most, held.facts(unit).max_slots)
     if not 1 <= slots <= max(1, most):
         return InvalidInput(f"{unit} can have 1 to {most} slots there, not {slots}.")
     return None
+
+
+def nowhere(held: Holdings, unit: str) -> EngineError:
+    """Why it can be on no device, or that another version of it is pinned, to which whoever comes again
+    goes."""
+    if any(base(other) == base(unit) for other in held.pins):
+        return StillLoading(f"{base(unit)} has changed its version; send it again.").after(1.0)
+    return no_room(held, unit)
 
 
 def no_room(held: Holdings, unit: str, device: str | None = None, slots: int = 1) -> EngineError:
@@ -137,19 +172,20 @@ def no_room(held: Holdings, unit: str, device: str | None = None, slots: int = 1
     if not devices:
         return _no_device(held, unit)
     where = devices[0]
-    floor, weights = held.floor(unit, where), held.footprints[unit].weights_bytes
+    of, floor, weights = held.adapts(unit), held.floor(unit, where), held.footprints[unit].weights_bytes
+    beside = f" beside the {_mib(held.footprints[of].weights_bytes)} of {of}" if of else ""
     ledger = held.ledgers[where]
     foreign = ledger.held(Line.FOREIGN, "")
     times = f" ({slots} slots of {_mib(floor)})" if slots > 1 else ""
     text = (
-        f"{unit} takes {_mib(weights)} of weights and at least {_mib(slots * floor)}{times} to run in; "
-        f"{where} has {_mib(ledger.budget_bytes)} for models"
+        f"{unit} takes {_mib(weights)} of weights{beside} and at least {_mib(slots * floor)}{times} to run "
+        f"in; {where} has {_mib(ledger.budget_bytes)} for models"
     )
     needed = _alone(held, unit, where, slots)
     if needed > ledger.budget_bytes:
         memory = _mib(int(needed / (1 - ledger.headroom)) + 2**20)
         return NoRoom(f"{text}. Give the server at least {memory} of memory.")
-    pins = sorted(u for d in devices for u in held.seats(d) if u != unit)
+    pins = sorted(u for d in devices for u in held.seats(d) if u not in (unit, of))
     if not pins or (foreign and fits(held, unit, where, slots)):
         others = f"{text}, of which other processes hold {_mib(foreign)}. Try again when they hold less."
         return NoRoom(others, pins=pins)

@@ -27,6 +27,10 @@ MOVES: dict[Residency, frozenset[Residency]] = {
 }
 
 
+HELD = (Residency.READY, Residency.LOADING, Residency.LEAVING)
+"""While it is one of these, its weights' bytes are held."""
+
+
 @dataclass(slots=True)
 class Resident:
     """One unit on one device, as the memory manager knows it."""
@@ -63,6 +67,12 @@ class Resident:
     """Leases in the recent past, fading; see `used`."""
     failure: Failure | None = None
     attempts: int = 0
+    base: Resident | None = field(default=None, compare=False, repr=False)
+    """Of an adapter, what it is laid over: it is there as long as this one is."""
+    adapters: list[Resident] = field(default_factory=list, compare=False, repr=False)
+    """Those that were ever laid over it, by whichever name."""
+    in_use: bool = False
+    """An adapter: sequences under way are read with it."""
 
     def move(self, to: Residency, now: float) -> None:
         """The only way that a state changes. A move that the table lacks is a bug."""
@@ -74,7 +84,7 @@ class Resident:
         if self.state is not Residency.ABSENT:
             self.move(Residency.ABSENT, now)
         self.leases = self.workspace_bytes = self.kv_tokens = self.owed_bytes = 0
-        self.pinned = self.yielding = False
+        self.pinned = self.yielding = self.in_use = False
         self.failure = None
 
     @property
@@ -89,7 +99,7 @@ class Resident:
     @property
     def resident(self) -> bool:
         """Whether it holds its weights' bytes."""
-        return self.state in (Residency.LOADING, Residency.READY, Residency.LEAVING)
+        return self.state in HELD
 
     @property
     def kv_bytes(self) -> int:
@@ -102,7 +112,17 @@ class Resident:
 
     @property
     def busy(self) -> bool:
-        return self.leases > 0 or self.kv_tokens > 0
+        return self.leases > 0 or self.kv_tokens > 0 or self.in_use
+
+    @property
+    def laden(self) -> bool:
+        """Whether adapters of it hold their bytes: it does not go before them."""
+        return bool(self.adapters) and any(adapter.resident for adapter in self.adapters)
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is pinned, or an adapter of it is."""
+        return self.pinned or (bool(self.adapters) and any(adapter.pinned for adapter in self.adapters))
 
     @property
     def lends(self) -> bool:

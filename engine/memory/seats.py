@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import msgspec
+
 from engine.requests import ServiceClass
 
 
@@ -33,8 +35,7 @@ class Claim:
     """Where room is being made for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(msgspec.Struct, frozen=True):
     """How urgent the work is that waits for a unit."""
 
     urgency: ServiceClass = ServiceClass.STANDARD

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from engine.memory.footprint import Footprint
 
 PER_OCTAVE = 2
@@ -130,8 +132,7 @@ class WorkspaceCurve:
             self._bytes.append(highest)
 
 
-@dataclass(frozen=True, slots=True)
-class Takes:
+class Takes(msgspec.Struct, frozen=True):
     """What a unit takes on one device, as far as is known now."""
 
     declared: Footprint

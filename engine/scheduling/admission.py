@@ -63,7 +63,10 @@ class Admission:
     _several: bool = False
 
     def finished(self, unit: str, cost: int, now: float) -> None:
-        self.rates.setdefault(unit, DrainRate()).left(cost, now)
+        rate = self.rates.get(unit)
+        if rate is None:
+            rate = self.rates[unit] = DrainRate()
+        rate.left(cost, now)
 
     def refusal(self, jobs: Sequence[Job], backlog: Backlog, now: float) -> EngineError | None:
         """Why these jobs, all of one unit and one principal, may not wait now; None when they may."""

@@ -77,11 +77,12 @@ class Batches:
         self.admission.finished(lease.unit, cost, now)
         effects: list[Dropped | Release] = []
         kv_tokens = 0
+        adapters: tuple[str, ...] = ()
         if (sequences := self.sequences.get(lease.unit)) is not None:
             sequences.spoke(progress.job for progress in finished.progress)
             sequences.done(outcome.job for outcome in finished.outcomes)
             effects += dropped(sequences.left(now))
-            kv_tokens = sequences.kv_tokens
+            kv_tokens, adapters = sequences.kv_tokens, sequences.adapters
         release = Release(
             lease,
             kv_tokens,
@@ -89,6 +90,7 @@ class Batches:
             cost=batch.cost,
             peak_bytes=finished.peak_bytes,
             out_of_memory=finished.out_of_memory,
+            adapters=adapters,
         )
         return [*effects, release]
 

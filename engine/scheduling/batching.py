@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from engine.requests import ServiceClass
 from engine.scheduling.lanes import Job, Lane
@@ -20,17 +22,18 @@ PASSES = 16
 job whose turn it is. A class that waits has about such a share of the device as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """What a batch may come to."""
 
     cost: int
     """What memory was set aside for: never exceeded."""
-    soft_cost: Mapping[ServiceClass, int] = field(default_factory=dict)
+    soft_cost: Mapping[ServiceClass, int] = msgspec.field(default_factory=dict)
     """What profile and predicted time ask for, by class: no job of that class joins beyond it, so that
     background that rides along makes no interactive batch long. A job that cannot be split may, alone."""
     jobs: int = 1 << 62
     kv_tokens: int = 1 << 62
+    adapters: Collection[str] = ()
+    """What may be read with: jobs that need others stay."""
 
 
 @dataclass(slots=True)
@@ -52,12 +55,25 @@ def form(lane: Lane, room: Room, now: float, wanted: Callable[[Job], bool]) -> F
     room it stays, and nothing goes. Jobs past their deadline and jobs that nobody waits
     for are taken out on the way and never run.
     """
+    others = lane.adapters.keys() - {*room.adapters} if lane.adapters else None
+    if not others:
+        return _form(lane, room, now, wanted)
+    staying = lane.take_out(lambda job: not others.isdisjoint(job.adapters))
+    formed = _form(lane, room, now, wanted)
+    for job in staying:
+        lane.put_back(job)
+    return formed
+
+
+def _form(lane: Lane, room: Room, now: float, wanted: Callable[[Job], bool]) -> Formed:
     formed = Formed()
     head = _alive(lane.head, lane.pop_head, now, wanted, formed)
     if head is None or not _enters(head, room):
         return formed
     turn = _alive(lane.next, lane.pop_next, now, wanted, formed)
-    if turn is None or not _enters(turn, room) or _goes_first(head, turn, room, lane.passes):
+    if turn is not head and (
+        turn is None or not _enters(turn, room) or _goes_first(head, turn, room, lane.passes)
+    ):
         turn = head
     lane.passes = 0 if turn is head else lane.passes + 1
     lane.went(lane.pop_head() if turn is head else lane.pop_next())

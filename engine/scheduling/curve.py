@@ -22,6 +22,7 @@ class RuntimeCurve:
         self._buckets: dict[int, tuple[float, float, int]] = {}  # bucket -> mean cost, seconds, readings
         self._costs: list[float] = []
         self._seconds: list[float] = []
+        self._places: dict[int, int] = {}  # of each bucket in both, as long as none are pooled
         self._stale = False
 
     def __bool__(self) -> bool:
@@ -32,12 +33,9 @@ class RuntimeCurve:
         bucket = int(math.log2(max(1, cost)) * PER_OCTAVE)
         mean_cost, mean, readings = self._buckets.get(bucket, (float(cost), seconds, 0))
         weight = max(MEMORY, 1 / (readings + 1))
-        self._buckets[bucket] = (
-            mean_cost + weight * (cost - mean_cost),
-            mean + weight * (seconds - mean),
-            readings + 1,
-        )
-        self._stale = True
+        mean_cost, mean = mean_cost + weight * (cost - mean_cost), mean + weight * (seconds - mean)
+        self._buckets[bucket] = (mean_cost, mean, readings + 1)
+        self._stale = self._stale or not self._moved(bucket, mean_cost, mean)
 
     def seconds(self, cost: float) -> float:
         """Predicted run time; 0 while nothing is known."""
@@ -83,15 +81,29 @@ class RuntimeCurve:
         self._buckets = {int(b): (float(c), float(s), int(n)) for b, (c, s, n) in points.items()}
         self._stale = True
 
+    def _moved(self, bucket: int, cost: float, seconds: float) -> bool:
+        """Whether its new mean could take the old one's place: where nothing is pooled and nothing need be,
+        that is what a fit would find."""
+        place, fitted = self._places.get(bucket), self._seconds
+        if place is None or (place and fitted[place - 1] > seconds):
+            return False
+        if place + 1 < len(fitted) and seconds > fitted[place + 1]:
+            return False
+        self._costs[place], fitted[place] = cost, seconds
+        return True
+
     def _refit(self) -> None:
         self._stale = False
-        pools: list[tuple[float, float, list[float]]] = []  # weight, seconds, costs
-        for _, (cost, seconds, readings) in sorted(self._buckets.items()):
-            weight, costs = float(readings), [cost]
+        ordered = sorted(self._buckets.items())
+        pools: list[tuple[float, float, int]] = []  # weight, seconds, buckets
+        for _, (_, seconds, readings) in ordered:
+            weight, count = float(readings), 1
             while pools and pools[-1][1] > seconds:
                 before, above, earlier = pools.pop()
                 seconds = (before * above + weight * seconds) / (before + weight)
-                weight, costs = before + weight, earlier + costs
-            pools.append((weight, seconds, costs))
-        self._costs = [cost for _, _, costs in pools for cost in costs]
-        self._seconds = [seconds for _, seconds, costs in pools for _ in costs]
+                weight, count = before + weight, earlier + count
+            pools.append((weight, seconds, count))
+        self._costs = [cost for _, (cost, _, _) in ordered]
+        self._seconds = [seconds for _, seconds, count in pools for _ in range(count)]
+        pooled = len(pools) < len(ordered)
+        self._places = {} if pooled else {bucket: place for place, (bucket, _) in enumerate(ordered)}

@@ -7,7 +7,9 @@ are idle, and asks the memory manager for a lease before it forms a batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from engine.conversation import (
     Denied,
@@ -103,20 +105,16 @@ class Dispatch:
     @property
     def wake_at(self) -> float:
         """When `on_wake` should be called, if nothing comes before."""
-        return min(self._filling.wake_at, self.misfits.due_at)
+        over = self._filling.wake_at
+        return min(over, self.misfits.due_at) if self.misfits.apart else over
 
     def refusal(self, jobs: Sequence[Job], now: float) -> EngineError | None:
         """Why these jobs, all of one unit and one principal, may not join the queue; None when they may."""
         if not jobs:
             return None
-        unit, lane = jobs[0].unit, self._waiting.lane(jobs[0].unit)
-        backlog = Backlog(
-            self._waiting.jobs,
-            len(lane),
-            lane.cost,
-            lambda: lane.jobs_of(jobs[0].principal),
-            lambda: self.predicted_wait(unit),
-        )
+        unit = jobs[0].unit
+        waiting = self._waiting.backlog(unit, jobs[0].principal)
+        backlog = Backlog(self._waiting.jobs, *waiting, lambda: self.predicted_wait(unit))
         return self.admission.refusal(jobs, backlog, now)
 
     def predicted_wait(self, unit: str) -> float:
@@ -154,21 +152,28 @@ class Dispatch:
         """Nobody waits any more for some jobs of these units. Where a unit is on no device, no batch would
         find that out, perhaps for long: they leave now."""
         effects: list[Effect] = []
-        for unit in units:
-            if not self._filling.warm.get(unit):
-                gone = self._waiting.lane(unit).take_out(lambda job: not self.wanted(job))
+        for lane in [lane for unit in units for lane in self._waiting.lanes_of(unit)]:
+            if self.facts(lane.unit).adapts or not self._filling.warm.get(lane.unit):
+                gone = lane.take_out(lambda job: not self.wanted(job))
                 effects += [Dropped(tuple(gone), "abandoned")] if gone else []
         return [*effects, *self._waiting.settle(units), *self._filling.fill(now)]
 
     def on_ready(self, ready: Ready, now: float) -> list[Effect]:
         self._filling.came(ready.unit, ready.device, ready.load_seconds)
-        for job in self.misfits.give_back(ready.unit, ready.device):
+        of = self.facts(ready.unit).adapts
+        if of is not None:
+            self._waiting.came(of)
+        unit = of or ready.unit
+        for job in self.misfits.give_back(unit, ready.device):
             self._waiting.join(job)
-        return [*self._waiting.settle([ready.unit]), *self._filling.fill(now)]
+        told = self._waiting.settle([unit])
+        spread = self._filling.spread_adapters(unit, self._waiting.adapters(unit))
+        return [*told, *spread, *self._filling.fill(now)]
 
     def on_left(self, unit: str, device: str, now: float) -> list[Effect]:
         self._filling.left(unit, device)
         self.misfits.forget(unit, device)
+        self._waiting.left(unit)
         return [*self._sort_out(unit, now), *self._waiting.settle([unit])]
 
     def on_denied(self, denied: Denied, now: float) -> list[Effect]:
@@ -204,6 +209,7 @@ class Dispatch:
         room = Room(
             cost=lease.max_cost,
             soft_cost=self.sizing.soft_costs(facts, lease.device, lane, need.want_cost, now),
+            adapters=lease.adapters,
         )
         if sequences is not None:
             joining = facts.max_running - len(sequences)
@@ -283,7 +289,8 @@ class Dispatch:
     def _sort_out(self, unit: str, now: float) -> list[Effect]:
         """Jobs that no device which has the unit can run wait for one that may, or fail alone."""
         warm = self._filling.warm.get(unit, ())
-        nowhere, elsewhere = self.misfits.take_out(self._waiting.lane(unit), warm, now)
+        lane, reads = self._waiting.lane(unit), self._filling.reads
+        nowhere, elsewhere = self.misfits.take_out(lane, warm, reads, now)
         failed = [self._failed_as_too_large(unit, nowhere)] if nowhere else []
         spread = [effect for device in sorted(elsewhere) for effect in self._filling.spread(unit, device)]
         return [*failed, *spread]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from engine.conversation import Need, Spread
 from engine.requests import ServiceClass
-from engine.scheduling.lanes import Lane
+from engine.scheduling.lanes import Job, Lane
 from engine.scheduling.misfits import Misfits
 from engine.scheduling.order import Order
 from engine.scheduling.policy import Candidate, FairShare
@@ -50,7 +50,7 @@ class Filling:
     def fill(self, now: float) -> list[Need | Spread]:
         """Ask for a lease for every idle slot that has something to do."""
         self.wake_at = math.inf
-        if not self.slots.idle:
+        if not self.slots.idle or not self.order:
             return []
         asked: list[Need | Spread] = []
         nothing: set[str] = set()
@@ -62,10 +62,10 @@ class Filling:
             if not candidates:
                 asked += self._spread_to(device)
                 nothing.add(device)
-            elif all(c.held_until > now for c in candidates):
+            elif (soonest := min([c.held_until for c in candidates])) > now:
                 for candidate in candidates:
                     self.window.waits(candidate.unit)
-                self.wake_at = min(self.wake_at, *(c.held_until for c in candidates))
+                self.wake_at = min(self.wake_at, soonest)
                 nothing.add(device)
             elif chosen := self.share.choose(candidates, now):
                 self.window.over(chosen.unit)
@@ -79,7 +79,7 @@ class Filling:
         found: list[Candidate] = []
         for service_class in CLASSES:
             looked, free = 0, False
-            for unit in self.order.walk(device, service_class):
+            for _, unit in self.order.lanes(device, service_class):
                 if candidate := self.candidate(unit, device, now):
                     found.append(candidate)
                     looked, free = looked + 1, free or candidate.held_until <= now
@@ -92,7 +92,10 @@ class Filling:
         facts, lane, slots = self.facts(unit), self.lanes.get(unit), self.slots
         if slots.taken(unit) >= facts.max_slots:
             return None
+        absent = self.absent(lane, device) if lane is not None and lane.adapters else ()
         waiting = (lane.cost if lane is not None else 0) - slots.asked_cost(unit)
+        if absent and lane is not None and lane.first_but(absent) is None:
+            waiting = 0
         sequences = self.sequences.get(unit)
         going = sequences is not None and len(sequences) > 0
         if sequences is not None and going:
@@ -101,8 +104,12 @@ class Filling:
         elif waiting <= 0:
             return None
         head = lane.head() if lane is not None else None
-        if head is not None and not going and self.misfits.left_to_another(head, device, self.warm[unit]):
-            return None
+        if head is not None and not going:
+            others = self.warm[unit]
+            if head.adapters:
+                others = tuple([other for other in others if self.reads(head, other)])
+            if self.misfits.left_to_another(head, device, others):
+                return None
         urgency = _urgency(lane, sequences)
         held_until = -math.inf
         if lane is not None and not facts.generative:
@@ -115,6 +122,14 @@ class Filling:
             seconds=self.sizing.next_run(facts, device, urgency, waiting, now),
             held_until=held_until,
         )
+
+    def reads(self, job: Job, device: str) -> bool:
+        """Whether the adapters that it is read with are there."""
+        return all(device in self.warm.get(adapter, ()) for adapter in job.adapters)
+
+    def absent(self, lane: Lane, device: str) -> list[str]:
+        """Adapters of jobs there that are on another device, and not on this one."""
+        return [adapter for adapter in lane.adapters if device not in self.warm.get(adapter, ())]
 
     def drain_seconds(self, unit: str) -> float:
         """How long what waits for `unit` would last at the learned speed, as far as it is known, over the
@@ -159,6 +174,13 @@ class Filling:
         self._spread.add((unit, device))
         return [Spread(unit, device)]
 
+    def spread_adapters(self, unit: str, adapters: Iterable[str]) -> list[Need | Spread]:
+        """What is on one device of the unit could serve jobs on its others."""
+        devices = self.warm.get(unit, ())
+        there = [(adapter, self.warm[adapter]) for adapter in adapters if adapter in self.warm]
+        missing = [(adapter, d) for adapter, having in there for d in devices if d not in having]
+        return [told for adapter, device in missing for told in self.spread(adapter, device)]
+
     def relax(self, unit: str) -> None:
         """The unit's backlog is gone."""
         if self._spread:
@@ -171,7 +193,7 @@ class Filling:
             if other == device or self.slots.kinds[other] != kind:
                 continue
             for service_class in CLASSES:
-                for unit in itertools.islice(self.order.walk(other, service_class), LOOK):
+                for _, unit in self.order.lanes(other, service_class)[:LOOK]:
                     if device not in self.warm[unit] and self._pays_a_load(unit, service_class):
                         spread += self.spread(unit, device)
         return spread
@@ -187,13 +209,25 @@ class Filling:
     def _need(self, unit: str, device: str, slot: str) -> Need:
         facts, lane = self.facts(unit), self.lanes.get(unit) or Lane(unit)
         sequences = self.sequences.get(unit)
-        urgency, head = _urgency(lane, sequences), lane.head()
+        absent = self.absent(lane, device) if lane.adapters else ()
+        urgency, head = _urgency(lane, sequences), lane.first_but(absent) if absent else lane.head()
+        needed = head.adapters if head is not None else ()
+        adapters = tuple(sorted(lane.adapters.keys() - absent)) if lane.adapters else ()
         limit = self.sizing.usual_cost(facts)
         sharing = self.slots.idle_on(device)
         want = min(limit, max(math.ceil(lane.cost / sharing), limit // 8))
         first = head.cost if head else 0
         if sequences is None:
-            return Need(unit, device, slot, min_cost=first, want_cost=max(want, first), urgency=urgency)
+            return Need(
+                unit,
+                device,
+                slot,
+                min_cost=first,
+                want_cost=max(want, first),
+                urgency=urgency,
+                needed=needed,
+                adapters=adapters,
+            )
         floor = sequences.kv_tokens
         joining = facts.max_running > len(sequences) and head is not None
         waiting = sum(itertools.islice((j.kv_tokens for j in lane), facts.max_running))
@@ -208,6 +242,8 @@ class Filling:
             kv_min=least,
             kv_want=max(least, floor + waiting) if joining else floor,
             urgency=urgency,
+            needed=needed,
+            adapters=tuple(dict.fromkeys([*sequences.adapters, *adapters])),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -32,6 +32,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """Who asked: jobs of one class are shared fairly between these. Nobody in particular is one too."""
     attempt: int = 1
     """The second is the last."""
+    adapters: tuple[str, ...] = ()
+    """Units of the adapters that it is read with: none, one, or one for each part of it."""
 
 
 SLACK = 64
@@ -42,16 +44,30 @@ so many jobs that come, that is looked at."""
 class Lane:
     """The waiting jobs of one unit. Taking out and putting in are logarithmic in their number."""
 
+    __slots__ = (
+        "_by_arrival",
+        "_by_due",
+        "_here",
+        "_numbers",
+        "_turns",
+        "adapters",
+        "cost",
+        "passes",
+        "unit",
+    )
+
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self.cost = 0
         self.passes = 0
         """Batches in a row that went without the job due first, since another's turn it was."""
+        self.adapters: dict[str, int] = {}
+        """How many jobs here are read with each adapter."""
         self._turns: dict[ServiceClass, Turns] = {}  # of those classes that have a job here
         self._by_due: list[Entry] = []
         self._by_arrival: list[tuple[float, int]] = []
         self._here: set[int] = set()  # numbers of the jobs that wait; the heaps may hold others still
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
 
     def __len__(self) -> int:
         return len(self._here)
@@ -62,13 +78,19 @@ class Lane:
     def add(self, job: Job) -> None:
         self._put(job.due, job)
 
-    def put_first(self, job: Job) -> None:
-        """Back to the head, before whatever is due: it was in a batch that did not come to its end."""
-        self._put(-math.inf, job)
+    def put_back(self, job: Job) -> None:
+        """It was taken out. Where it was in a batch that did not come to its end it goes to the head, before
+        whatever is due."""
+        self._put(-math.inf if job.attempt > 1 else job.due, job)
 
     def waits(self, service_class: ServiceClass) -> bool:
         """Whether a job of this class is here."""
         return service_class in self._turns
+
+    @property
+    def classes(self) -> Collection[ServiceClass]:
+        """Those that have a job here."""
+        return self._turns.keys()
 
     def count(self, service_class: ServiceClass) -> int:
         """How many jobs of this class wait here."""
@@ -88,6 +110,11 @@ class Lane:
         while by_due and by_due[0][1] not in self._here:
             heappop(by_due)
         return by_due[0][2] if by_due else None
+
+    def first_but(self, adapters: Collection[str]) -> Job | None:
+        """The job due first of those that are read with none of these: a walk through all."""
+        mine = [e for e in self._by_due if e[1] in self._here and not {*adapters}.intersection(e[2].adapters)]
+        return min(mine)[2] if mine else None
 
     def pop_head(self) -> Job:
         """Take out the job that is due first."""
@@ -125,6 +152,7 @@ class Lane:
         self._by_due.clear()
         self._by_arrival.clear()
         self._here.clear()
+        self.adapters.clear()
         self.cost = 0
         return jobs
 
@@ -134,10 +162,8 @@ class Lane:
         for job in self.clear():
             if gone(job):
                 taken.append(job)
-            elif job.attempt > 1:
-                self.put_first(job)
             else:
-                self.add(job)
+                self.put_back(job)
         return taken
 
     def _put(self, key: float, job: Job) -> None:
@@ -153,6 +179,8 @@ class Lane:
         heappush(self._by_arrival, (job.arrived, number))
         self._here.add(number)
         self.cost += job.cost
+        for adapter in job.adapters:
+            self.adapters[adapter] = self.adapters.get(adapter, 0) + 1
 
     def _left(self, entry: Entry) -> Job:
         _, number, job = entry
@@ -160,6 +188,10 @@ class Lane:
             del self._turns[job.service_class]
         self._here.remove(number)
         self.cost -= job.cost
+        for adapter in job.adapters:
+            self.adapters[adapter] -= 1
+            if not self.adapters[adapter]:
+                del self.adapters[adapter]
         return job
 
     def _tidy(self) -> None:

@@ -23,7 +23,10 @@ class Bound:
     asked: Need
 
     def allows(self, job: Job) -> bool:
-        """Each limit is without the other: what is as large in both as what was asked for fits no better."""
+        """Each limit is without the other: what is as large in both as what was asked for fits no better.
+        It was said of jobs that are read with the same adapters."""
+        if job.adapters != self.asked.needed:
+            return True
         if job.cost > self.told.max_cost or job.kv_tokens > self.told.max_kv_tokens:
             return False
         return job.cost < self.asked.min_cost or job.kv_tokens < self.asked.kv_min - self.asked.kv_floor
@@ -63,8 +66,11 @@ class Misfits:
         """It left; when it comes back there may be more room."""
         self._bounds.pop((unit, device), None)
 
-    def take_out(self, lane: Lane, warm: Sequence[str], now: float) -> tuple[list[Job], set[str]]:
-        """Take out of the lane what none of the `warm` devices can run.
+    def take_out(
+        self, lane: Lane, warm: Sequence[str], reads: Callable[[Job, str], bool], now: float
+    ) -> tuple[list[Job], set[str]]:
+        """Take out of the lane what none of the `warm` devices, which have the adapters that it `reads`
+        with, can run.
 
         Answers with the jobs that fit nowhere, and the devices which would fit the others: those are
         set apart until the unit comes there.
@@ -79,7 +85,7 @@ class Misfits:
             roomy = [device for device in usable if self.fits(job, device)]
             if not roomy:
                 nowhere.append(job)
-            elif any(device in warm for device in roomy):
+            elif any(device in warm and reads(job, device) for device in roomy):
                 lane.add(job)
             else:
                 self.apart.setdefault(unit, Apart(now + APART_SECONDS)).jobs.append(job)
@@ -91,6 +97,10 @@ class Misfits:
         if unit not in self.apart or (unit, device) in self._bounds:
             return []
         return self.apart.pop(unit).jobs
+
+    def of(self, unit: str) -> list[Job]:
+        """Those of the unit that are set apart."""
+        return self.apart[unit].jobs if unit in self.apart else []
 
     def clear(self, unit: str) -> list[Job]:
         kept = self.apart.pop(unit, None)
@@ -121,4 +131,4 @@ class Misfits:
 
     @property
     def due_at(self) -> float:
-        return min((kept.until for kept in self.apart.values()), default=math.inf)
+        return min([kept.until for kept in self.apart.values()]) if self.apart else math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.requests import ServiceClass
@@ -36,6 +36,10 @@ class Order:
             lanes = self._lists[device, service_class]
             del lanes[bisect.bisect_left(lanes, (virtual, unit))]
 
-    def walk(self, device: str, service_class: ServiceClass) -> Iterator[str]:
-        """Who has had least first. Not to be changed meanwhile."""
-        return (unit for _, unit in self._lists.get((device, service_class), ()))
+    def __bool__(self) -> bool:
+        """Whether any lane has work and a place to do it."""
+        return bool(self._places)
+
+    def lanes(self, device: str, service_class: ServiceClass) -> Sequence[tuple[float, str]]:
+        """What each has had of its share, and its unit: who has had least first."""
+        return self._lists.get((device, service_class), ())

@@ -55,16 +55,23 @@ class FairShare:
     def wake(self, unit: str, service_class: ServiceClass) -> None:
         """`unit` has work of this class again after it had none."""
         now_virtual = self._now_virtual.get(service_class, 0.0)
-        self._virtual[service_class, unit] = max(self.virtual(unit, service_class), now_virtual)
+        key = service_class, unit
+        self._virtual[key] = max(self._virtual.get(key, now_virtual), now_virtual)
 
     def charge(
         self, unit: str, service_class: ServiceClass, seconds: float, weight: float, now: float
     ) -> None:
         """`unit` held a slot for `seconds`; negative to correct an earlier charge."""
-        self._virtual[service_class, unit] = self.virtual(unit, service_class) + seconds / weight
+        key = service_class, unit
+        had = self._virtual.get(key)
+        if had is None:
+            had = self._now_virtual.get(service_class, 0.0)
+        self._virtual[key] = had + seconds / weight
         fade = math.exp(min(0.0, self._decayed_at - now) / MEMORY_SECONDS)
-        self._spent = {c: s * fade for c, s in self._spent.items()}
-        self._spent[service_class] = self._spent.get(service_class, 0.0) + seconds
+        spent = self._spent
+        for each in spent:
+            spent[each] *= fade
+        spent[service_class] = spent.get(service_class, 0.0) + seconds
         self._decayed_at = max(now, self._decayed_at)
 
     def virtual(self, unit: str, service_class: ServiceClass) -> float:

@@ -32,6 +32,11 @@ class Sequences:
         return sum(job.kv_tokens for job in self._jobs.values())
 
     @property
+    def adapters(self) -> tuple[str, ...]:
+        """Those that the set is read with."""
+        return tuple(sorted({each for job in self._jobs.values() for each in job.adapters}))
+
+    @property
     def urgency(self) -> ServiceClass | None:
         return min((job.service_class for job in self._jobs.values()), default=None)
 

@@ -56,9 +56,7 @@ class Sizing:
     ) -> dict[ServiceClass, int]:
         """The same for each class that waits. What rides along with interactive work lengthens its batch: it
         may take half a quantum, since another one may already be running."""
-        costs = {
-            each: self.soft_cost(facts, device, each, want, now) for each in ServiceClass if lane.waits(each)
-        }
+        costs = {each: self.soft_cost(facts, device, each, want, now) for each in lane.classes}
         curve = self.curves.get((facts.unit, device))
         if curve and ServiceClass.INTERACTIVE in costs:
             riding = int(curve.cost_within(self._quantum_bound / 2))
@@ -73,7 +71,10 @@ class Sizing:
 
     def _longest(self, facts: UnitFacts, urgency: ServiceClass, now: float) -> float:
         """Seconds that a batch of this class may run."""
-        return min(self.target(facts, urgency) * BATCH_SHARE, self._bound(urgency, now))
+        own = self.target(facts, urgency) * BATCH_SHARE
+        if urgency is ServiceClass.INTERACTIVE or self.interactive_seen == -math.inf:
+            return own  # nothing holds it up, nor does it hold up anything
+        return min(own, self._bound(urgency, now))
 
     def quantum(self, urgency: ServiceClass, now: float) -> float:
         """Seconds of one generation quantum of this class."""

@@ -25,6 +25,8 @@ class Turns:
     charged: a job may be taken out, looked at and put back.
     """
 
+    __slots__ = ("_order", "_past", "_queues", "_starts", "_virtual", "jobs")
+
     def __init__(self) -> None:
         self.jobs = 0
         self._queues: dict[str, list[Entry]] = {}

@@ -34,6 +34,9 @@ class Waiting:
     _told: dict[str, Wanted] = field(default_factory=dict)
     """What the memory manager knows of the units that have work."""
     _counted: dict[str, int] = field(default_factory=dict)
+    _adapters: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By unit, its adapters that have work. What is to be read with one that is nowhere waits in a lane of
+    that one's name."""
 
     def lane(self, unit: str) -> Lane:
         """The unit's lane, or an empty one that nobody keeps."""
@@ -41,6 +44,44 @@ class Waiting:
 
     def join(self, job: Job) -> None:
         self._lane_for(job).add(job)
+
+    def came(self, unit: str) -> None:
+        """An adapter of the unit: what waited for it waits with the other jobs."""
+        apart = [lane for lane in self.lanes_of(unit) if lane.unit != unit]
+        self.give_back([job for lane in apart for job in lane.clear()])
+
+    def give_back(self, jobs: Iterable[Job]) -> None:
+        """They were taken out, and wait again."""
+        for job in jobs:
+            self._lane_for(job).put_back(job)
+
+    def left(self, unit: str) -> None:
+        """What no device can read without it, where it is an adapter, waits for it."""
+        lane = self.lane(self.facts(unit).adapts or unit)
+        if unit in lane.adapters:
+            self.give_back(lane.take_out(lambda job: unit in job.adapters and not self._readable(job)))
+
+    def _readable(self, job: Job) -> bool:
+        """Whether a device has all the adapters that the job is read with."""
+        first = job.adapters[0]
+        return any(self.filling.reads(job, device) for device in self.filling.warm.get(first, ()))
+
+    def adapters(self, unit: str) -> tuple[str, ...]:
+        """Those of the unit that have work."""
+        return tuple(self._adapters.get(unit, ()))
+
+    def lanes_of(self, unit: str) -> list[Lane]:
+        """Its own, and those of its adapters that are nowhere: those where something waits."""
+        if not self._adapters:
+            return [self.lanes[unit]] if unit in self.lanes else []
+        lanes = [self.lanes.get(each) for each in (unit, *self._adapters.get(unit, ()))]
+        return [lane for lane in lanes if lane is not None]
+
+    def backlog(self, unit: str, principal: str) -> tuple[int, int, Callable[[], int]]:
+        """Jobs that wait for it, with any adapter, their cost, and how many are the principal's."""
+        lanes = self.lanes_of(unit)
+        jobs, cost = sum([len(lane) for lane in lanes]), sum([lane.cost for lane in lanes])
+        return jobs, cost, lambda: sum(lane.jobs_of(principal) for lane in lanes)
 
     def put_back(self, jobs: Iterable[Job]) -> list[Job]:
         """To the heads of their lanes, each once; those that have had their second try are given back."""
@@ -50,13 +91,13 @@ class Waiting:
                 spent.append(job)
                 continue
             again = replace(job, attempt=job.attempt + 1)
-            self._lane_for(again).put_first(again)
+            self._lane_for(again).put_back(again)
         return spent
 
     def clear(self, unit: str) -> tuple[Job, ...]:
-        """Take out all that waits for the unit; its sequences stay."""
-        lane = self.lanes.get(unit)
-        return (*(lane.clear() if lane else ()), *self.misfits.clear(unit))
+        """Take out all that waits for the unit, with any adapter; its sequences stay."""
+        jobs = [job for lane in self.lanes_of(unit) for job in lane.clear()]
+        return (*jobs, *self.misfits.clear(unit))
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -67,20 +108,23 @@ class Waiting:
         """The lanes of these have changed, or what they have had: keep the books, and tell the memory
         manager which have come to have work, or run out of it."""
         told: list[Wanted | Unwanted] = []
-        for unit in units:
+        for unit in self._with_adapters(units) if self._adapters else units:
             lane, sequences = self.lanes.get(unit), self.sequences.get(unit)
-            if lane is None and sequences is None and unit not in self._told:
+            if lane is None and sequences is None and unit not in self._told and not self._adapters:
                 continue
             jobs, urgency = (len(lane), lane.urgency()) if lane is not None else (0, None)
             self.jobs += jobs - self._counted.get(unit, 0)
             self._counted[unit] = jobs
             if sequences is not None and (going := sequences.urgency) is not None:
                 urgency = going if urgency is None else min(going, urgency)
-            devices = self.filling.warm.get(unit)
+            apart = self._adapters and self.facts(unit).adapts is not None
+            devices = () if apart else self.filling.warm.get(unit)
             if urgency is None or not devices:
                 self.filling.order.drop(unit)
             else:
                 self.filling.order.put(unit, urgency, self.share.virtual(unit, urgency), devices)
+            if self._adapters:
+                urgency = self._beside(unit, urgency)
             if urgency is not None or unit in self.misfits.apart:
                 if wanted := self._news(unit, urgency):
                     told.append(wanted)
@@ -95,9 +139,10 @@ class Waiting:
         if unit in self._told and unit in self.filling.warm:
             self._told[unit] = Wanted(unit)  # how urgent it is then, is told when it has left
             return None
-        head = self.lane(unit).head()
-        due = head.due if head is not None else math.inf
-        wanted = Wanted(unit, ServiceClass.STANDARD if urgency is None else urgency, due)
+        lanes = self.lanes_of(unit)
+        due = min([head.due for lane in lanes if (head := lane.head()) is not None], default=math.inf)
+        there = self.filling.warm.get(unit, ())
+        wanted = Wanted(unit, ServiceClass.STANDARD if urgency is None else urgency, due, there)
         if self._told.get(unit) == wanted:
             return None
         self._told[unit] = wanted
@@ -108,8 +153,37 @@ class Waiting:
         self.lanes.pop(unit, None)
         self.sequences.pop(unit, None)
         self.filling.relax(unit)
+        of = self.facts(unit).adapts if self._adapters else None
+        if of is not None and of in self._adapters:
+            self._adapters[of].pop(unit, None)
+            if not self._adapters[of]:
+                del self._adapters[of]
+
+    def _with_adapters(self, units: Iterable[str]) -> list[str]:
+        """These units, their adapters and their bases: they are wanted for each other."""
+        found: dict[str, None] = {}
+        for unit in units:
+            of = self.facts(unit).adapts or unit
+            found |= dict.fromkeys((of, *self._adapters.get(of, ()), unit))
+        return list(found)
+
+    def _beside(self, unit: str, urgency: ServiceClass | None) -> ServiceClass | None:
+        """Also of what waits in other lanes: a unit is wanted for those of its adapters, and an adapter for
+        what is to be read, or is being written, with it."""
+        found = [urgency, *[self.lane(each).urgency() for each in self._adapters.get(unit, ())]]
+        if (of := self.facts(unit).adapts) is not None:
+            found += [lane.urgency() for lane in self.lanes_of(of) if unit in lane.adapters]
+            others = [*self.sequences.get(of, ()), *self.misfits.of(of)]
+            found += [job.service_class for job in others if unit in job.adapters]
+        return min([each for each in found if each is not None], default=None)
 
     def _lane_for(self, job: Job) -> Lane:
+        if job.adapters:
+            self._adapters.setdefault(job.unit, {}).update(dict.fromkeys(job.adapters))
+            if not self._readable(job):
+                missing = [adapter for adapter in job.adapters if adapter not in self.filling.warm]
+                waits_for = (missing or job.adapters)[0]
+                return self.lanes.setdefault(waits_for, Lane(waits_for))
         lane = self.lanes.get(job.unit)
         if lane is None:
             lane = self.lanes[job.unit] = Lane(job.unit)

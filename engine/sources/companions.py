@@ -8,24 +8,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CONFIGS = ("gliner_config.json", "glirel_config.json")
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w][\w.\-]*)?")
-_LEANS = (
+_OF_LABELS = ("labels_tokenizer", "labels_encoder")
+_GLINER = (
     ("model_name", "encoder_config", ("", "encoder")),
-    ("labels_encoder", "labels_encoder_config", ("labels_tokenizer", "labels_encoder")),
+    ("labels_encoder", "labels_encoder_config", _OF_LABELS),
 )
-"""Of a GLiNER or GLiREL: the key that names a repository, the key and the folders that make it needless."""
+_LEANS = {
+    "gliner_config.json": _GLINER,
+    "glirel_config.json": _GLINER,
+    "config.json": (("label_model_name", "label_model_config", _OF_LABELS),),
+}
+"""By configuration, the last a GLiClass's: the key that names a repository, the key and the folders that make
+it needless."""
 
 
 def companions(folder: Path) -> list[str]:
     """Names on the hub, of which only papers are wanted: older GLiNERs and GLiRELs hold neither
-    tokenizer nor configuration of their encoder."""
-    for name in CONFIGS:
+    tokenizer nor configuration of their encoder, and a GLiClass no tokenizer of its labels."""
+    for name, leans in _LEANS.items():
         try:
             said = json.loads((folder / name).read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        return [said[key] for key, own, places in _LEANS if _leans(folder, said, key, own, places)]
+        return [said[key] for key, own, places in leans if _leans(folder, said, key, own, places)]
     return []
 
 

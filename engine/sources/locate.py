@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.catalog import ModelSpec, Source
-from engine.entry import ONNX_GRAPHS
+from engine.entry import ONNX, ONNX_GRAPHS
 from engine.errors import WeightsUnavailable
 from engine.onnx_files import graph_file
 from engine.sources import hub, wheels
@@ -89,6 +89,20 @@ class Sources:
                 return str(source)
         return None
 
+    def ready(self, spec: ModelSpec) -> bool:
+        """Whether `locate` answers at once: nothing is fetched or made for it. Cheap."""
+        for source in spec.sources:
+            if self._is_here(source):
+                return spec.backend not in ONNX and self._is_made(source)
+            if self._online and (source.hub or source.modelscope):
+                return False
+        return False
+
+    def _is_made(self, source: Source) -> bool:
+        if source.wheel:
+            return self._is_kept(source, Recipe.of(source))
+        return source.convert is None or self.store.has(_recipe(source, self._local(source)))
+
     def verify(self, spec: ModelSpec) -> Verified:
         """Compares what was made of the entry's sources with its hashes.
 
@@ -133,7 +147,7 @@ class Sources:
 
     def _for_backend(self, spec: ModelSpec, path: Path, progress: Progress) -> Path:
         """The directory itself, or one made of it that holds the graph which the entry's backend runs."""
-        if spec.backend == "torch" or graph_file(path, spec) is not None:
+        if spec.backend not in ONNX or graph_file(path, spec) is not None:
             return path
         if "onnx_file" in spec.options:
             raise NotHere(f"{path} holds no {spec.options['onnx_file']}, which the option onnx_file names")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.adapters.family import Model, family
+from engine.adapters.forward import weights
 from engine.catalog import ModelSpec
 from engine.errors import WeightsUnavailable
 from engine.tuning import inputs
@@ -40,8 +41,9 @@ class Compared:
 
 
 def compare(spec: ModelSpec, path: Path) -> Compared | None:
-    """None for a family without a reference here. Raises ImportError where its library is not installed."""
-    if spec.family not in REFERENCES:
+    """None for a family without a reference here, and for a model whose reference is its repository's own
+    code, which is not run. Raises ImportError where its library is not installed."""
+    if spec.family not in REFERENCES or weights.of_own_code(path):
         return None
     library, answers = REFERENCES[spec.family]
     given = [*(text for text in TEXTS if text or spec.family != "token_classifier"), *inputs.texts(6)]

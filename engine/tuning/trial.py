@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from engine.adapters.family import Model, Prepared, family
+from engine.adapters.quick.family import quick
 from engine.catalog import ModelSpec
 from engine.errors import InvalidInput
 from engine.tuning.knee import Point
@@ -26,7 +27,7 @@ class Trial:
     def __init__(self, name: str, spec: ModelSpec, path: Path, device: str) -> None:
         self.name, self.spec = name, spec
         self._device = device
-        loaded = family(spec.family).load(spec, path, device)
+        loaded = quick(family(spec.family)).load(spec, path, device)
         if not isinstance(loaded, Model):
             raise InvalidInput(f"{spec.id} generates; only models that answer at once are tuned.")
         self._model = loaded

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Any
 
 from engine.conversation import (
     Denied,
@@ -57,8 +57,10 @@ class Batcher:
         seed: int,
         keep: bool,
         ended: Callable[[Going], None],
+        again: Callable[[Going], None],
     ) -> None:
-        """`ended` is told of every request that has come to its end."""
+        """`ended` is told of every request that has come to its end, `again` of those that another unit is to
+        answer."""
         self._server = server
         self._clock = clock
         self._company = company
@@ -80,10 +82,24 @@ class Batcher:
         self._holds: deque[Going] = deque()
         self._written: Counter[str] = Counter()
         self._ready_at: dict[str, float] = {}
-        self._came: set[tuple[str, str]] = set()
-        """Units and the devices that they have come to and not left."""
+        self._came: dict[str, set[str]] = {}
+        """The devices that units have come to and not left."""
+        custody, memory = self._memory.custody, self._memory
+        self._acts: dict[type[Effect], Callable[[Any], None]] = {
+            Run: self._start,
+            Done: self._done,
+            Need: partial(memory.seat.tell, custody.on_need),
+            Release: partial(memory.seat.tell, custody.on_release),
+            Wanted: partial(memory.seat.tell, memory.on_wanted),
+            Unwanted: lambda effect: memory.seat.tell(custody.on_unwanted, effect.unit),
+            Spread: lambda effect: memory.seat.tell(custody.on_spread, effect.unit, effect.device),
+            Lost: lambda effect: memory.seat.tell(custody.on_lost, effect.device, effect.reason),
+            Dropped: self._dropped,
+            Failed: self._failed,
+        }
         self._keep = keep
         self._tell_ended = ended
+        self._send_again = again
         self.ran: list[Ran] = []
         self.batches = 0
         self.busy: dict[tuple[str, str], float] = {}
@@ -116,21 +132,22 @@ class Batcher:
 
     def _on_ready(self, ready: Ready, now: float) -> list[Effect]:
         self._ready_at[ready.unit] = now
-        self._came.add((ready.unit, ready.device))
+        self._came.setdefault(ready.unit, set()).add(ready.device)
         return self.dispatch.on_ready(ready, now)
 
     def _on_left(self, left: Left, now: float) -> list[Effect]:
-        self._came.discard((left.unit, left.device))
+        self._came.get(left.unit, set()).discard(left.device)
         return self.dispatch.on_left(left.unit, left.device, now)
 
     def _enqueue(self, going: Going, jobs: Sequence[Job], now: float) -> list[Effect]:
         unit = jobs[0].unit
-        going.cold = not any(resident == unit for resident, _ in self._came)
+        going.cold = not self._came.get(unit)
         going.queued_at, going.left = now, len(jobs)
         refusal = DeadlineExceeded() if going.deadline <= now else self.dispatch.refusal(jobs, now)
         other = self._server.units[unit].degrade
         if isinstance(refusal, QueueFull) and other and not going.degraded:
             going.degrade(other)
+            self._send_again(going)
         elif refusal is not None:
             going.fail(refusal, now)
             self._end(going, now)
@@ -160,8 +177,7 @@ class Batcher:
             going = self._holds.popleft()
             if not going.started and not going.ended:
                 given_up[going.unit] = None
-                warm = any(unit == going.unit for unit, _ in self._came)
-                going.fail(QueueFull() if warm else StillLoading(), now)
+                going.fail(QueueFull() if self._came.get(going.unit) else StillLoading(), now)
         if given_up:
             self.perform(self.dispatch.on_given_up(tuple(given_up), now))
 
@@ -172,35 +188,21 @@ class Batcher:
     # What it does.
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        custody, memory = self._memory.custody, self._memory.seat
+        acts = self._acts  # by type, since a `match` over so many costs as much as a decision
         for effect in effects:
-            match effect:
-                case Run():
-                    self._start(effect)
-                case Need():
-                    memory.tell(custody.on_need, effect)
-                case Release():
-                    memory.tell(custody.on_release, effect)
-                case Done():
-                    for outcome in effect.outcomes:
-                        self._ended(outcome.job, outcome.failure.error() if outcome.failure else None)
-                case Wanted():
-                    memory.tell(self._memory.on_wanted, effect)
-                case Unwanted():
-                    memory.tell(custody.on_unwanted, effect.unit)
-                case Spread():
-                    memory.tell(custody.on_spread, effect.unit, effect.device)
-                case Lost():
-                    memory.tell(custody.on_lost, effect.device, effect.reason)
-                case Dropped():
-                    for job in effect.jobs:
-                        self._ended(job.id, DeadlineExceeded() if effect.reason == "expired" else None)
-                case Failed():
-                    error = effect.failure.error()
-                    for job in effect.jobs:
-                        self._ended(job.id, error)
-                case _:
-                    assert_never(effect)
+            acts[type(effect)](effect)
+
+    def _done(self, done: Done) -> None:
+        for outcome in done.outcomes:
+            self._ended(outcome.job, outcome.failure.error() if outcome.failure else None)
+
+    def _dropped(self, dropped: Dropped) -> None:
+        for job in dropped.jobs:
+            self._ended(job.id, DeadlineExceeded() if dropped.reason == "expired" else None)
+
+    def _failed(self, failed: Failed) -> None:
+        for job in failed.jobs:
+            self._ended(job.id, failed.failure.error())
 
     def _start(self, run: Run) -> None:
         clock, lease = self._clock, run.lease

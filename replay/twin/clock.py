@@ -35,6 +35,8 @@ class Seat(Generic[E]):
 
     def __init__(self, clock: Clock, sitter: Seated[E]) -> None:
         self._clock = clock
+        self._soon = clock.soon
+        self._take = self._turn
         self._sitter = sitter
         self._letters: deque[tuple[Callable[..., Sequence[E]], tuple[Any, ...]]] = deque()
         self._roused = False
@@ -44,12 +46,14 @@ class Seat(Generic[E]):
     def tell(self, handler: Callable[..., Sequence[E]], *message: Any) -> None:
         """`handler(*message, now)` is called in this seat's turn, and what it wants is performed."""
         self._letters.append((handler, message))
-        self.rouse()
+        if not self._roused:
+            self._roused = True
+            self._soon(self._take)
 
     def rouse(self) -> None:
         if not self._roused:
             self._roused = True
-            self._clock.soon(self._turn)
+            self._soon(self._take)
 
     def _turn(self) -> None:
         letters, now, sitter = self._letters, self._clock.now, self._sitter
@@ -72,7 +76,9 @@ class Clock:
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = itertools.count()
-        self._ready: deque[Callable[..., None]] = deque()
+        self._ready: deque[Callable[[], None]] = deque()
+        self.soon = self._ready.append
+        """Call at this moment, after all that is already to be done."""
         self._seats: tuple[Seat[Any], ...] = ()
         self.stopped = False
 
@@ -87,10 +93,6 @@ class Clock:
     def later(self, seconds: float, do: Callable[..., None]) -> None:
         self.at(self.now + seconds, do)
 
-    def soon(self, do: Callable[[], None]) -> None:
-        """At this moment, after all that is already to be done."""
-        self._ready.append(do)
-
     def run(self, until: float = math.inf) -> None:
         """Let everything happen up to `until`, or until it is stopped or nothing can happen any more."""
         events, seats = self._events, self._seats
@@ -102,7 +104,8 @@ class Clock:
                     due = seat.wake_at
             if due > until or due == math.inf:
                 break
-            self.now = max(self.now, due)
+            if due > self.now:
+                self.now = due
             while events and events[0][0] <= self.now:
                 _, _, do, args = heapq.heappop(events)
                 do(*args)
@@ -114,8 +117,9 @@ class Clock:
             self.now = max(self.now, until)
 
     def _settle(self) -> None:
-        ready, turns = self._ready, 0
-        while ready:
+        ready = self._ready
+        for _ in range(MOST_TURNS):
+            if not ready:
+                return
             ready.popleft()()
-            turns += 1
-            assert turns < MOST_TURNS, "messages go back and forth and no time passes; this is a bug"
+        raise AssertionError("messages go back and forth and no time passes; this is a bug")

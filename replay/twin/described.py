@@ -25,7 +25,7 @@ def unit_of(
     footprint: Footprint,
     timings: Mapping[str, Timing],
     loads: Loads,
-    prepare: tuple[float, ...] = (0.0,),
+    prepare: tuple[tuple[float, ...], ...] = ((0.0,),),
 ) -> Unit:
     """A catalogue entry's unit, with what is known of its sizes and times."""
     chosen, degrade = spec.profiled(profile), None

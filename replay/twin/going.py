@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import msgspec
 
 from engine.errors import EngineError
 from replay.twin.results import DEGRADED, OK
 
 
-@dataclass(slots=True)
-class Going:
+class Going(msgspec.Struct, gc=False):
     """Times are on the twin's clock."""
 
     index: int
@@ -18,8 +16,6 @@ class Going:
     received: float
     deadline: float
     answer_tokens: int
-    again: Callable[[Going], None]
-    """Sends it to another unit."""
     cold: bool = False
     degraded: bool = False
     queued_at: float = 0.0
@@ -39,8 +35,8 @@ class Going:
         return self.outcome in (OK, DEGRADED)
 
     def degrade(self, unit: str) -> None:
+        """Another unit is to answer."""
         self.unit, self.degraded = unit, True
-        self.again(self)
 
     def start(self, now: float, ready_at: float) -> None:
         """Some of its jobs went into a batch; its unit last became ready at `ready_at`."""

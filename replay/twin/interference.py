@@ -4,6 +4,9 @@ While n others run beside it a batch goes on at 1 / factor(n) of the rate that i
 it slows it further. So a batch's time is the time that it would take alone, stretched where it had company:
 the factors are those under which batches of the same unit and cost differ least once that is taken out.
 Every batch says something, also one that had company for a part of its time.
+
+When the whole machine is slow for a while batches take longer and so have more company, which is not what
+slowed them. So each is compared with those that ran shortly before and after it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from replay.service import SMOOTH, buckets, line
 from replay.trace import Floats
 from replay.twin.company import Beside
 from replay.twin.server import assumed
+from replay.twin.spells import nearby
 
 PRIOR = 3.0
 """Readings that what is assumed weighs as much as."""
@@ -26,8 +30,8 @@ PRIOR = 3.0
 ENOUGH = 10.0
 """Readings that tell a factor. With fewer it is said to be assumed."""
 
-MOST = 4000
-"""Batches that are looked at, evenly over the recording: more tell nothing new."""
+STRETCHES, STRETCH = 8, 500
+"""Batches in a row that are looked at, and how often, evenly over the recording: more tell nothing new."""
 
 CANDIDATES = 25
 REACHES = (math.log(8.0), math.log(1.2))
@@ -63,9 +67,9 @@ class Slowed:
 
 
 def learned(units: NDArray[np.object_], costs: Floats, seconds: Floats, beside: Beside) -> Slowed:
-    """From batches of one device, (n,) each. Factors never fall as the others become more, and stay near
-    what is assumed where readings are few."""
-    rows = np.unique(np.linspace(0, len(units) - 1, min(len(units), MOST)).astype(np.intp))
+    """From batches of one device, (n,) each, in order of their begin. Factors never fall as the others become
+    more, and stay near what is assumed where readings are few."""
+    rows = _stretches(len(units))
     shares = (beside.without + beside.loading).sum(axis=0)
     searched = _Search([*_alike(units[rows], costs[rows], seconds[rows])], beside.take(rows))
     for reach in REACHES:
@@ -75,6 +79,14 @@ def learned(units: NDArray[np.object_], costs: Floats, seconds: Floats, beside: 
             searched.load(reach)
     factors = tuple(searched.factors.tolist())
     return Slowed(factors, searched.loading, tuple(shares.tolist()), float(beside.loading.sum()))
+
+
+def _stretches(count: int) -> NDArray[np.intp]:
+    """Rows to look at."""
+    if count <= STRETCHES * STRETCH:
+        return np.arange(count)
+    begins = np.linspace(0, count - STRETCH, STRETCHES).astype(np.intp)
+    return np.unique(begins[:, None] + np.arange(STRETCH))
 
 
 Alike = tuple[NDArray[np.intp], list[NDArray[np.intp]], Floats]
@@ -122,17 +134,18 @@ class _Search:
         self.loading = _best(off, (self.loading, 1.0), 1.0, reach)
 
     def _scatter(self, factors: Floats, loading: float) -> float:
-        """How far batches are off what is usual for their unit and cost, were these the factors; the sum."""
+        """How far batches are off what is usual for their unit and cost at that time, were these the factors;
+        the sum."""
         rates = np.log(self._beside.rates(factors, loading))
-        total = 0.0
+        off = np.zeros(len(rates))
         for rows, kinds, over in self._alike:
             alone = over + rates[rows]
             whole = float(np.median(alone))
             for kind in kinds:
                 mine = alone[kind]
                 usual = (len(mine) * float(np.median(mine)) + SMOOTH * whole) / (len(mine) + SMOOTH)
-                total += float(np.abs(mine - usual).sum())
-        return total
+                off[rows[kind]] = mine - usual
+        return float(np.abs(off - nearby(off)).sum())
 
 
 def _best(off: Callable[[float], float], known: tuple[float, ...], least: float, reach: float) -> float:

@@ -67,7 +67,7 @@ class MemoryManager:
         self.seat.tell(self.custody.on_load, unit, self._asks)
 
     def on_wanted(self, wanted: Wanted, now: float) -> list[Effect]:
-        return self.custody.on_wanted(wanted.unit, now, wanted.urgency, wanted.due)
+        return self.custody.on_wanted(wanted.unit, now, wanted.urgency, wanted.due, wanted.there)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -18,19 +18,13 @@ from engine.units import Units, base, on_devices, units_of
 from replay.recording import Recording
 from replay.service import ServiceCurve
 from replay.trace import BadTrace, Floats
-from replay.twin import described, interference
+from replay.twin import coming, described, interference, spells
 from replay.twin.company import Occupancy
 from replay.twin.server import Card, Server, Unit
 from replay.twin.timing import FEWEST, Loads, Seen, Timing
 
-MOST_PREPARED = 2000
-"""Readings of preparation that are kept of a unit: enough for a tail."""
-
 DISK = 1e9
 """Bytes a second that a load is taken to come at when none was ever seen."""
-
-AT_ONCE = 0.001
-"""Seconds within which requests are in the queue together: a slot that waits for company waits as long."""
 
 THERE = ("ready", "leaving")
 
@@ -76,7 +70,7 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
     made = described.server(settings, cards, found, int(snapshot.get("host_memory", 0)))
     return replace(
         made,
-        together=_together(recording),
+        together=coming.together(recording),
         pins=tuple(u for pin in snapshot["pins"] if (u := pin["unit"]) in found),
         resident=tuple(
             dict.fromkeys(
@@ -124,6 +118,7 @@ class Measuring:
     _changes: Mapping[str, list[dict[str, Any]]] = field(init=False)
     _queued: dict[int, float] = field(init=False)
     """When the first of a batch's jobs came into the queue, by its number."""
+    _preparing: coming.Preparing = field(init=False)
     _loaded: bool = field(init=False)
     """Whether any load was seen."""
     _bandwidth: float = field(init=False)
@@ -137,7 +132,8 @@ class Measuring:
         self._requests = np.array([base(unit) for unit in recording.requests["unit"]], dtype=np.object_)
         self._all = [dict(change) for change in recording.changes]
         self._changes = _by_unit(self._all)
-        self._queued = _queued(recording)
+        self._queued = coming.queued(recording)
+        self._preparing = coming.Preparing.of(recording)
         self._seconds = recording.batches["seconds"].astype(np.float64)
         loads = [c for c in self._all if c["event"] == "loaded" and c.get("weights_bytes")]
         rates = [c["weights_bytes"] / c["seconds"] for c in loads if c.get("seconds")]
@@ -168,7 +164,30 @@ class Measuring:
         measured, guessed = found.words(name)
         self.measured += measured
         self.assumed += guessed
-        return {"slowed": found.factors, "loading": found.loading, "handover": self._handover(here)}
+        lived = self._spells(name, here[whole])
+        return {
+            "slowed": found.factors,
+            "loading": found.loading,
+            "handover": self._handover(here),
+            "spells": tuple(lived.tolist()),
+        }
+
+    def _spells(self, name: str, rows: NDArray[np.intp]) -> Floats:
+        """How slow the machine was over time, by batches of many units; their times are put right by that."""
+        batches, off = self.recording.batches, np.zeros(len(rows))
+        units = self._batches[rows]
+        for unit in dict.fromkeys(units.tolist()):
+            mine = np.flatnonzero(units == unit)
+            costs = np.maximum(batches["cost"][rows[mine]], 1)
+            usual = ServiceCurve.fit(costs, self._seconds[rows[mine]]).usual(costs)
+            off[mine] = np.log(np.maximum(self._seconds[rows[mine]], 1e-9) / np.maximum(usual, 1e-9))
+        factors, when = spells.learned(batches["at"][rows], off)
+        self._seconds[rows] /= when
+        if len(factors):
+            low, high = np.quantile(factors, (0.05, 0.95))
+            told = f"{name}: in spells all batches take {low:.2f} to {high:.2f} times as long as usual"
+            self.measured.append(told)
+        return factors
 
     def _handover(self, here: NDArray[np.intp]) -> float:
         """Seconds from a batch's end to the next one's begin in its slot, where a job waited and the unit
@@ -188,8 +207,6 @@ class Measuring:
         footprint = self._footprint(name, spec.profiled(profile)) if timings else None
         if footprint is None:
             return None
-        asked = self._requests == name
-        prepared = self.recording.requests["prepare_seconds"][asked]
         return described.unit_of(
             spec,
             profile,
@@ -197,7 +214,7 @@ class Measuring:
             footprint=footprint,
             timings=timings,
             loads=self._loads(name, footprint),
-            prepare=tuple(prepared[:MOST_PREPARED].tolist()) or (0.0,),
+            prepare=self._preparing.readings(self._requests == name),
         )
 
     def _footprint(self, unit: str, spec: ModelSpec) -> Footprint | None:
@@ -261,23 +278,3 @@ def _by_unit(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for row in rows:
         found[base(row["unit"])].append(row)
     return found
-
-
-def _together(recording: Recording) -> float:
-    """Of requests that came while the one before was prepared, the share that went into the queue with it;
-    as if one of two had been seen before any."""
-    came = recording.requests["at"]
-    went = came + recording.requests["prepare_seconds"]
-    during = came[1:] < went[:-1]
-    return float((np.abs(np.diff(went)[during]) < AT_ONCE).sum() + 1) / float(during.sum() + 2)
-
-
-def _queued(recording: Recording) -> dict[int, float]:
-    """When the first job of each batch came into the queue, by the batch's number."""
-    requests, first = recording.requests, dict[int, float]()
-    came = (requests["at"] + requests["prepare_seconds"]).tolist()
-    for told, at in zip(requests["batches"].tolist(), came, strict=True):
-        for each in filter(None, told.split(",")):
-            number = int(each.partition(":")[0])
-            first[number] = min(at, first.get(number, at))
-    return first

@@ -34,6 +34,8 @@ class Card:
     """How many times as long, besides, while a model loads there; and a load while batches run."""
     handover: float = 0.0
     """Seconds between the end of a batch and the next one's begin that nobody computes in."""
+    spells: tuple[float, ...] = ()
+    """How many times as long batches took as usual, second after second; none: always as usual."""
 
     def slowing(self, others: int) -> float:
         """How many times as long a batch takes beside so many. Beside more than were ever seen each one
@@ -61,8 +63,8 @@ class Unit:
     timings: Mapping[str, Timing]
     """By the name of a device, or by a kind for all of that kind."""
     loads: Loads
-    prepare: tuple[float, ...] = (0.0,)
-    """Seconds of preparation before the queue, one for each request that was seen."""
+    prepare: tuple[tuple[float, ...], ...] = ((0.0,),)
+    """Seconds of preparation before the queue, as requests had it, by how many batches ran when they came."""
     default_class: ServiceClass = ServiceClass.STANDARD
     max_batch_cost: int = NEVER
     max_batch_jobs: int = NEVER

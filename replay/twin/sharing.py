@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import random
 from collections.abc import Callable
 
 from replay.twin.clock import Clock
 from replay.twin.server import Card
+from replay.twin.spells import Spells
 
 
 class Sharing:
     """One device."""
 
-    def __init__(self, clock: Clock, card: Card) -> None:
+    def __init__(self, clock: Clock, card: Card, seed: int) -> None:
         self._clock = clock
         self._card = card
+        self._spells = Spells(card.spells, random.Random(f"{seed}/{card.name}/spells"))
         self._batches = _Lane(clock)
         self._loads = _Lane(clock)
         self._even = card.loading == 1.0 and all(card.slowing(n) == 1.0 for n in range(card.slots))
@@ -27,12 +30,13 @@ class Sharing:
 
     @property
     def rate(self) -> float:
-        """At which one more batch would go on now; 1 is alone."""
-        return 1.0 if self._even else self._rate(self._batches.present)
+        """At which one more batch would go on now; 1 is alone, as usual."""
+        alone = 1.0 if self._even else self._rate(self._batches.present)
+        return alone / self._spells.at(self._clock.now)
 
     def batch(self, seconds: float, done: Callable[[], None]) -> None:
-        """Call when a batch that would take so long alone has ended."""
-        self._begin(self._batches, seconds, done)
+        """Call when a batch that as a rule would take so long alone has ended."""
+        self._begin(self._batches, seconds * self._spells.at(self._clock.now), done)
 
     def load(self, seconds: float, done: Callable[[], None]) -> None:
         self._begin(self._loads, seconds, done)

@@ -51,9 +51,10 @@ class Twin:
         self._traffic = traffic
         self._clock = clock = Clock()
         facts = {name: unit.facts for name, unit in server.units.items()}
-        company, sharing = Company(), {card.name: Sharing(clock, card) for card in server.cards}
+        company, sharing = Company(), {card.name: Sharing(clock, card, seed) for card in server.cards}
         self._memory = MemoryManager(server, facts, clock, company, sharing, seed)
-        self._batcher = Batcher(server, facts, clock, company, sharing, self._memory, seed, keep, self._ended)
+        told = self._ended, self._again
+        self._batcher = Batcher(server, facts, clock, company, sharing, self._memory, seed, keep, *told)
         self._memory.batcher = self._batcher
         clock.seat(self._memory.seat, self._batcher.seat)
         self._tripwire = tripwire
@@ -89,7 +90,7 @@ class Twin:
             self._clock.at(self._arrived[index + 1], self._arrive, index + 1)
         shape = self._traffic.shapes[self._shape[index]]
         now = self._clock.now
-        going = Going(index, shape.unit, now, now + shape.deadline, shape.answer_tokens, self._again)
+        going = Going(index, shape.unit, now, now + shape.deadline, shape.answer_tokens)
         self._going.append(going)
         if self._session[index] != NO_SESSION:
             self._expect(f"s{self._session[index]}", shape.unit, now)
@@ -105,7 +106,8 @@ class Twin:
 
     def _prepare(self, going: Going) -> None:
         """Into the queue, after as long as preparing one such took; now it has its number."""
-        seen, now = self._server.units[going.unit].prepare, self._clock.now
+        prepared, now = self._server.units[going.unit].prepare, self._clock.now
+        seen = prepared[min(len(self._batcher.dispatch.running), len(prepared) - 1)]
         # What is prepared at once comes out at once, and may then share a batch.
         if self._prepared <= now or self._luck.random() >= self._server.together:
             self._prepared = now + (seen[int(self._luck.random() * len(seen))] if len(seen) > 1 else seen[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,7 @@ class Adapter:
     cost_unit: ClassVar[str] = "texts"
     tasks: ClassVar[frozenset[Task]] = frozenset(Task)
     seen: list[list[str]] = field(default_factory=list)
-    release: anyio.Event = field(default_factory=anyio.Event)
+    release: threading.Event = field(default_factory=threading.Event)
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         return Footprint(1000)
@@ -62,7 +63,7 @@ class Adapter:
         texts = [job.payload[1] for job in jobs]
         self.seen.append(texts)
         if texts == ["gate"]:
-            anyio.from_thread.run(self.release.wait)
+            assert self.release.wait(60)
         if any(text.startswith("raise") for text in texts):
             raise RuntimeError("the adapter broke")
         outputs = [_output(*job.payload) for job in jobs]

@@ -28,6 +28,8 @@ OPTIONS: dict[str, set[str]] = {
     "image_encoder": {"dimensions", "normalize"},
     "image_text_encoder": {"labels", "template", "threshold", "top_k", "dimensions", "normalize"},
     "image_to_text": {"output", "task_prompt"} | _WRITES,
+    "multimodal_encoder": {"max_images", "max_pixels"},
+    "multimodal_reranker": {"max_images", "max_pixels"},
     "nanoguard": set(),
     "object_detector": {"threshold"},
     "open_vocabulary_detector": {"labels", "template", "threshold"},
@@ -38,6 +40,7 @@ OPTIONS: dict[str, set[str]] = {
     "text_classifier": {"alarm"},
     "text_encoder": {
         *("pooling", "include_prompt", "append_token", "bidirectional", "normalize", "dimensions"),
+        "adapters",
         *("sparse_pooling", "sparse_activation", "sparse_queries", "markers", "skip_punctuation"),
         *(
             "query_tokens",
@@ -57,6 +60,7 @@ OPTIONS: dict[str, set[str]] = {
 """By family, what the documentation says that an entry's options may hold."""
 IMAGES = {"detector", "florence2", "image_classifier", "image_encoder", "image_text_encoder", "image_to_text"}
 IMAGES |= {"object_detector", "open_vocabulary_detector", "page", "page_encoder", "vision_lm"}
+IMAGES |= {"multimodal_encoder", "multimodal_reranker"}
 
 
 FAMILIES = sorted({spec.family for spec in KNOWN})
@@ -85,7 +89,7 @@ def test_what_an_entry_says_of_its_vectors_fits_together():
     for spec in KNOWN:
         assert bool(spec.outputs) == (Task.ENCODE in spec.tasks), spec.id
         assert {*spec.dims} <= {*spec.outputs}, spec.id
-        assert {*spec.prompts} <= {"query", "document", "instruction"}, spec.id
+        assert {*spec.prompts} <= {"query", "document", "instruction", *spec.loras}, spec.id
         longest = spec.dims.get(OutputType.DENSE, 0)
         assert all(shorter < longest for shorter in spec.matryoshka), spec.id
         assert list(spec.matryoshka) == sorted(spec.matryoshka, reverse=True), spec.id

@@ -30,7 +30,7 @@ def settings(folder: Path, **values: object) -> Settings:
 
 
 async def test_a_pin_that_names_nothing_ends_the_start_with_its_nearest(tmp_path):
-    complaint = "flag: pins: The catalogue has no model 'org/nmae'. Did you mean 'org/name'?"
+    complaint = "command line: pins: The catalogue has no model 'org/nmae'. Did you mean 'org/name'?"
 
     with pytest.raises(SettingsError, match=re.escape(complaint)):
         await real_parts(settings(tmp_path, pins="org/nmae"), MODELS)
@@ -53,7 +53,7 @@ async def test_more_memory_than_the_machine_has_is_refused_with_both_numbers(tmp
     much = settings(tmp_path, devices="cpu", memory=total + GiB)
 
     with pytest.raises(
-        SettingsError, match=r"flag: memory: [\d.]+ \w+ is more than the [\d.]+ \w+ that cpu has"
+        SettingsError, match=r"command line: memory: [\d.]+ \w+ is more than the [\d.]+ \w+ that cpu has"
     ):
         check_memory(much)
     check_memory(settings(tmp_path, devices="cpu", memory=total_memory()))

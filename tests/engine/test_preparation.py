@@ -8,7 +8,7 @@ import pytest
 
 from engine.adapters import cross_encoder, simulated
 from engine.errors import LoadFailed
-from engine.offload import Inline, Threads
+from engine.offload import Inline
 from engine.preparation import Preparation
 from engine.requests import Task
 from tests import simulation
@@ -18,9 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_task_beyond_the_family_is_refused_with_what_it_can_do():
     spec = simulation.model("a/b", (Task.ENCODE, Task.SCORE), family="cross_encoder")
-    preparation = Preparation(
-        lambda spec: Path("/"), lambda name: cross_encoder.FAMILY, Threads(1), Threads(1)
-    )
+    preparation = Preparation(lambda spec: Path("/"), lambda name: cross_encoder.FAMILY, Inline(), Inline())
 
     with pytest.raises(LoadFailed, match="that a/b can encode; its family cross_encoder can only score"):
         await preparation.preparer("a/b", spec)

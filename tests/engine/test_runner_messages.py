@@ -22,7 +22,7 @@ plain = st.recursive(
     max_leaves=6,
 )
 
-leases = st.builds(Lease, count, text, text, text, count, count)
+leases = st.builds(Lease, count, text, text, text, count, count, st.lists(text, max_size=2).map(tuple))
 refs = st.builds(JobRef, text, count, text)
 failures = st.builds(
     Failure,
@@ -80,7 +80,7 @@ def test_the_strategies_know_every_field(kind):
         Finished: 8,
         Progress: 4,
         Outcome: 3,
-        Lease: 6,
+        Lease: 7,
         JobRef: 3,
         Failure: 5,
     }

@@ -18,6 +18,7 @@ from engine.conversation import (
     Denied,
     Finished,
     Granted,
+    JobRef,
     Left,
     Lost,
     Need,
@@ -70,6 +71,8 @@ class Sim:
     exhausts: Callable[[str], bool] = lambda job: False
     """Whether memory runs out on this job now, alone."""
     facts: dict[str, Any] = field(default_factory=dict)
+    adapts: str | None = None
+    """The unit that it is an adapter of."""
 
     def seconds(self, cost: int) -> float:
         return self.per_batch + cost * self.per_cost
@@ -107,7 +110,9 @@ class Twin:
         self.now = 0.0
         self.sims = {sim.unit: sim for sim in sims}
         known = {
-            s.unit: UnitFacts(s.unit, s.unit, ("simulated",), **({"max_batch_cost": 2048} | s.facts))
+            s.unit: UnitFacts(
+                s.unit, s.unit, ("simulated",), adapts=s.adapts, **({"max_batch_cost": 2048} | s.facts)
+            )
             for s in sims
         }
         self.slots = {f"{device}/{n}": device for device in devices for n in range(slots)}
@@ -255,8 +260,8 @@ class Twin:
                     self.to_custody("on_need", effect)
                 case Release():
                     self.to_custody("on_release", effect)
-                case Wanted(unit, urgency, due):
-                    self.to_custody("on_wanted", unit, urgency=urgency, due=due)
+                case Wanted(unit, urgency, due, there):
+                    self.to_custody("on_wanted", unit, urgency=urgency, due=due, there=there)
                 case Unwanted(unit):
                     self.to_custody("on_unwanted", unit)
                 case Spread(unit, device):
@@ -327,6 +332,10 @@ class Twin:
         assert cost <= lease.max_cost, "a batch exceeds its lease"
         assert not any(job.id in self.abandoned for job in run.jobs), "a dead job runs"
         assert not any(self.jobs[job.id].deadline <= self.now for job in run.jobs), "a late job runs"
+        read_with = {a for job in (*run.jobs, *run.running) for a in self.jobs[_id(job)].adapters}
+        assert read_with <= {*lease.adapters}, "a batch is read with what it has no lease on"
+        for adapter in read_with:
+            assert self.held.residents[adapter, lease.device].state is Residency.READY
         for job in run.jobs:
             self.attempts[job.id] += 1
             assert self.attempts[job.id] <= run.attempt <= 2, "a job runs too often"
@@ -412,8 +421,10 @@ class Twin:
         for resident in self.held.residents.values():
             if resident.pinned:
                 assert resident.state is Residency.READY and not resident.yielding, "a pin leaves"
-            if resident.leases:
+            if resident.busy:
                 assert resident.state is Residency.READY, "a lease on what is not there"
+            if resident.base is not None and resident.resident:
+                assert resident.base.state is Residency.READY, "an adapter without its base"
 
     def check_at_rest(self) -> None:
         """What holds once nothing can happen any more."""
@@ -429,3 +440,7 @@ class Twin:
         for resident in self.held.residents.values():
             assert not resident.leases and not resident.yielding
             assert resident.state in (Residency.ABSENT, Residency.READY, Residency.FAILED)
+
+
+def _id(job: JobRef | str) -> str:
+    return job if isinstance(job, str) else job.id

@@ -85,11 +85,11 @@ class Server:
                 done[mine] = np.repeat(times_done, np.diff([*starts, len(mine)]))
         return done - arrived
 
-    def capacity(self, target: float, low: float, high: float) -> float:
-        """The rate at which the pooled p99 of long runs is `target`, by bisection, to within a hundredth."""
+    def capacity(self, target: float, low: float, high: float, seconds: float = 1200) -> float:
+        """The rate at which the pooled p99 of six runs is `target`, by bisection, to within a hundredth."""
         while high / low > 1.01:
             middle = math.sqrt(low * high)
-            pooled = np.concatenate([self.step(middle, 1200, seed).latency for seed in range(900, 906)])
+            pooled = np.concatenate([self.step(middle, seconds, seed).latency for seed in range(900, 906)])
             if np.quantile(pooled, 0.99) <= target:
                 low = middle
             else:

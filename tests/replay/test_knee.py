@@ -6,6 +6,7 @@ import pytest
 from replay.knee import Knee, find, isotonic, slo_knee
 from replay.ramp import Dwell, Ramp
 from replay.steps import Step
+from replay.sweeps import MANY, TARGETS
 from tests.replay.engines import Server
 
 SERVERS = {
@@ -16,9 +17,20 @@ SERVERS = {
 }
 SEEDS = 20
 
+# Of these a step near the knee has its ten thousand requests long before its three minutes are over.
+FAST = {
+    "resident, Poisson": (Server(0.012, 0.003, 16), 1.0),
+    "resident, bursty": (Server(0.012, 0.003, 16, bursty=True), 0.8),
+    "swapping, Poisson": (Server(0.012, 0.003, 16, models=6, resident=4, load=0.03), 1.0),
+    "swapping, bursty": (Server(0.005, 0.0035, 8, models=8, resident=6, load=0.02, bursty=True), 0.8),
+}
 
-def sweep(server: Server, target: float, first_rate: float, seed: int) -> list[Step]:
-    ramp, step = Ramp(first_rate, target, Dwell(far=45, near=180)), 0
+
+WHOLE = Dwell(far=45, near=180)
+
+
+def sweep(server: Server, target: float, first_rate: float, seed: int, dwell: Dwell = WHOLE) -> list[Step]:
+    ramp, step = Ramp(first_rate, target, dwell), 0
     while (asked := ramp.next()) is not None:
         ramp.observe(server.step(*asked, seed * 100 + step))
         step += 1
@@ -42,6 +54,23 @@ def test_the_knee_is_where_the_target_is_really_crossed(name):
     truth, found = knees(name)
     ratios = np.array([knee.knee_slo for knee in found], dtype=np.float64) / truth
     assert 0.94 <= np.median(ratios) <= 1.11
+    assert ratios.min() >= 0.80 and ratios.max() <= 1.25, ratios
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_steps_that_end_with_enough_requests_put_the_knee_no_elsewhere(name):
+    server, target = FAST[name]
+    truth = server.capacity(target, 60, 500, seconds=120)
+    dwell = Dwell(many=MANY, least=max(45.0, TARGETS * target))
+
+    found = [
+        find([sweep(server, target, truth * 0.6, seed * 10 + n, dwell) for n in range(3)], target)
+        for seed in range(6)
+    ]
+
+    assert dwell.seconds(truth, True, target) < 0.6 * 180
+    ratios = np.array([knee.knee_slo for knee in found], dtype=np.float64) / truth
+    assert 0.94 <= np.median(ratios) <= 1.11, ratios
     assert ratios.min() >= 0.80 and ratios.max() <= 1.25, ratios
 
 

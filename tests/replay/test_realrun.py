@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,14 @@ from engine.offload import Inline
 from engine.parts import Parts
 from replay.configurations import Configuration
 from replay.plan import Basis
-from replay.realrun import SEEDS, Bench, in_the_twin, validate
+from replay.realrun import REST, SEEDS, Bench, flood, in_the_twin, served_of, validate
 from replay.trace import Trace
+from replay.twin.described import simulated_server
 from replay.twin.recorded import measured
-from replay.validation import ALL, Validation
+from replay.twin.server import Card
+from replay.twin.traffic import Traffic
+from replay.twin.twin import simulate
+from replay.validation import ALL, Measured, Validation, served
 from tests.engine.actors.conftest import REAL_CLOCK
 from tests.simulation import MIB, catalog, model
 
@@ -33,6 +38,9 @@ SLOW = {
     "seconds_per_cost": 0.0005,
     "weights_bytes": 100 * MIB,
 }
+
+
+CARD = Card("simulated:a", "simulated", 1, 400 * MIB)
 
 
 def models() -> Catalog:
@@ -88,3 +96,25 @@ async def test_the_twin_of_a_real_run_is_near_the_next_one(tmp_path):
     found.save(tmp_path)
     assert Validation.load(tmp_path, found.curves) == found
     assert basis.provenance(False)["validated_at"] == found.at
+
+
+async def test_what_comes_at_once_comes_after_a_part_of_it_in_good_order():
+    trace = sent(10)
+
+    both = flood(trace)
+
+    calm = len(both) - len(trace)
+    assert calm == round(len(trace) / 4) and both.arrived[:calm].tolist() == trace.arrived[:calm].tolist()
+    assert both.arrived[calm] == pytest.approx(both.arrived[calm - 1] + REST)
+    assert np.ptp(both.arrived[calm:]) <= 0.01
+    assert both.input_size[calm:].tolist() == trace.input_size.tolist()
+
+
+async def test_what_is_served_of_it_is_counted_from_when_it_came():
+    server = Configuration("as it is").server(simulated_server(SETTINGS, models(), [CARD]), SETTINGS)
+    results = simulate(server, Traffic.of(flood(sent(10)), server))
+    found = served_of(Measured(results.answers), len(sent(10)))
+    at_once = replace(sent(10), arrived=np.zeros(len(sent(10))))
+    alone = served(Measured(simulate(server, Traffic.of(at_once, server)).answers))
+    assert found == pytest.approx(alone, rel=0.3)
+    assert found > 2 * served(Measured(results.answers))

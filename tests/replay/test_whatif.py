@@ -11,10 +11,10 @@ from replay.cost import cost, idle_share
 from replay.most import fails
 from replay.scaling import Method
 from replay.search import excess, pins, smallest, tunings
-from replay.trace import BadTrace
+from replay.trace import BadTrace, merged
 from replay.twin.results import Ran
 from replay.twin.twin import simulate
-from replay.whatif import Added, Change
+from replay.whatif import MOST, Added, Change
 from tests.replay.small import GIB, server, traffic, unit
 
 
@@ -72,6 +72,24 @@ def test_more_traffic_is_scaled_by_the_method_that_is_named():
     assert len(Change(traffic=3.0, method=Method.DUP).asked(sent, 0)) == 3 * len(sent)
     warped = Change(traffic=2.0, method=Method.WARP).asked(sent, 0)
     assert warped.trace.span == pytest.approx(sent.trace.span / 2)
+
+
+def test_of_traffic_that_would_never_end_its_busiest_part_is_simulated():
+    """500 requests, most of them in the last minute; 1,000 times as many would take minutes."""
+    on = server()
+    calm, busy = traffic(on, rate=0.2, seconds=1000), traffic(on, rate=5, seconds=60)
+    late = replace(busy.trace, arrived=busy.trace.arrived + 1000)
+    sent = replace(calm, trace=merged([calm.trace, late]))
+    change = Change(traffic=1000.0)
+
+    part = change.part(sent)
+
+    assert 100 < len(part) <= MOST / 1000 and part.trace.rate > 4
+    assert any("only the busiest" in note for note in part.notes)
+    assert Change(traffic=1000.0, method=Method.WARP).part(sent) is sent  # no more of them, only sooner
+    assert Change(traffic=100.0).part(sent) is sent
+    with pytest.raises(BadTrace, match="the busiest 10 s would have"):
+        replace(change, add=(Added("n", "a", 10_000.0),)).part(sent)
 
 
 def test_a_second_card_takes_its_part():

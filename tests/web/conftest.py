@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -9,6 +10,7 @@ from sqlite_utils import Database
 
 from tests.web.fakes import FakeEngine
 from web.app import make_app
+from web.listening import at_most
 
 
 @pytest.fixture
@@ -27,11 +29,12 @@ async def serving(engine: FakeEngine) -> AsyncIterator[str]:
     """The URL of an app on a free port, served as the product serves it."""
     runner = web.AppRunner(make_app(engine), handler_cancellation=True, access_log=None, shutdown_timeout=2)
     await runner.setup()
+    connected = at_most(engine.settings.max_connections, runner)
+    server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
+        server.close()
         await runner.cleanup()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,9 +19,10 @@ from engine.batches.shelf import Shelf
 from engine.catalog import Catalog, ModelSpec
 from engine.closely import UnitView
 from engine.config import Settings
-from engine.errors import EngineError
+from engine.errors import EngineError, NoRoom
 from engine.estimates import Costed, Estimated, Outlook, Tokens
 from engine.journal import Journal
+from engine.memory.footprint import Footprint
 from engine.orders import Action, CatalogDone, Done, Order
 from engine.recordings import Recordings
 from engine.requests import (
@@ -88,6 +90,7 @@ class FakeEngine:
     deltas: list[Delta | Exception] = field(default_factory=list)
     answer: Callable[[Request], Response] | None = None
     requests: list[Request] = field(default_factory=list)
+    estimated: list[Request] = field(default_factory=list)
     left: anyio.Event = field(default_factory=anyio.Event)
     actions: list[tuple[str, str]] = field(default_factory=list)
     adoptable: dict[str, ModelSpec] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class FakeEngine:
     outlook: Outlook = field(default_factory=lambda: Outlook(cold=False, wait=0.0, load=0.0, run=0.5))
     access: Access = None  # type: ignore[assignment]
     closely: FakeClosely = field(default_factory=lambda: FakeClosely())
+    sizes: FakeSizes = field(default_factory=lambda: FakeSizes())
     batches: Batches = None  # type: ignore[assignment]
     recordings: Recordings = field(default_factory=lambda: Recordings(None, None, None))  # type: ignore[arg-type]
 
@@ -133,7 +137,7 @@ class FakeEngine:
             raise
 
     async def estimate(self, request: Request) -> Estimated:
-        self.requests.append(request)
+        self.estimated.append(request)
         if self.failure:
             raise self.failure
         costs = tuple(len((item.text or "").split()) for item in request.items)
@@ -198,6 +202,20 @@ class FakeClosely:
 
     def unit(self, unit: str) -> UnitView:
         return UnitView(unit, None, 0, None, 1.0, None, ())
+
+
+@dataclass
+class FakeSizes:
+    """What each unit takes; one that takes more than `room` is refused."""
+
+    room: float = math.inf
+    known: dict[str, int] = field(default_factory=dict)
+
+    async def footprint(self, unit: str) -> Footprint | None:
+        return Footprint(self.known[unit]) if unit in self.known else None
+
+    async def refusal(self, unit: str) -> EngineError | None:
+        return NoRoom() if self.known.get(unit, 0) > self.room else None
 
 
 @dataclass

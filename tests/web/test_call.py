@@ -14,9 +14,10 @@ import pytest
 from anyio import to_thread
 from click.testing import CliRunner
 
+from engine.catalog import Catalog
 from engine.errors import InvalidInput, QueueFull
-from engine.requests import Delta, ExtractOptions, Generated, Request, Response, Usage
-from tests.web.fakes import TIMING, respond, vector
+from engine.requests import Delta, ExtractOptions, Generated, Request, Response, Task, Usage
+from tests.web.fakes import TIMING, respond, spec, vector
 from web.calling import lines
 from web.cli import serai as commands
 
@@ -60,6 +61,20 @@ async def test_a_pipe_is_one_text_and_files_are_items_of_their_kind(url, engine,
     assert (note.text, page.document.data, page.document.format) == ("written", b"%PDF-1.4", "pdf")
     assert isinstance(second.options, ExtractOptions)
     assert second.options.labels == ("x", "y")
+
+
+async def test_markdown_is_a_document_to_a_model_that_reads_no_text(url, engine, tmp_path):
+    papers = spec("fake/papers", Task.EXTRACT, inputs=["document"])
+    engine.catalog = Catalog({**engine.catalog.models, papers.id: papers}, {})
+    (tmp_path / "a.md").write_text("# a")
+
+    for model in ("fake/papers", "fake/extractor"):
+        assert (await serai(url, "extract", model, "--file", tmp_path / "a.md")).returncode == 0
+    gone = await serai(url, "extract", "fake/nothing", "--file", tmp_path / "a.md")
+
+    first, second = (request.items[0] for request in engine.requests)
+    assert (first.document.data, first.document.format, second.text) == (b"# a", "md", "# a")
+    assert gone.returncode == 1 and b"fake/nothing" in gone.stderr
 
 
 async def test_a_query_is_scored_against_texts(url):

@@ -75,8 +75,8 @@ def test_version_is_that_of_the_package():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--set", "prot=1"], "flag: there is no setting 'prot'; did you mean 'port'?"),
-        (["serve", "--port", "high"], "flag: port: 'high' is no whole number"),
+        (["serve", "--set", "prot=1"], "command line: there is no setting 'prot'; did you mean 'port'?"),
+        (["serve", "--port", "high"], "command line: port: 'high' is no whole number"),
         (["serve", "--set", "port"], "'port' is not KEY=VALUE"),
         (["serve", "--config", "none.toml"], "none.toml: No such file or directory"),
         (["serve", "--catalog", "none"], "none: no such directory"),
@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_said_before_anything_is_loaded():
         result = call("serve", "--port", port)
 
     assert result.exit_code == 2
-    assert result.output == f"Error: flag: port: 127.0.0.1:{port}: Address already in use\n"
+    assert result.output == f"Error: command line: port: 127.0.0.1:{port}: Address already in use\n"
 
 
 def test_a_wrong_catalogue_entry_is_named_by_file_line_and_key(home):
@@ -188,8 +188,8 @@ def test_doctor_shows_settings_as_they_are_written_and_refuses_too_much_memory(h
     assert "900.0 TiB is more than the" in much.output
     assert "Serving would fail." in much.output
     plain = call("doctor", "--catalog", home, "--memory", "128MiB", "--set", "port=0").output
-    assert f"catalog = {home}, from flag" in plain
-    assert "memory = 128MiB, from flag" in plain
+    assert f"catalog = {home}, from command line" in plain
+    assert "memory = 128MiB, from command line" in plain
 
 
 def test_an_unknown_model_is_told_by_a_command_to_look_with_a_command():

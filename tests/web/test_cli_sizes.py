@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -58,3 +61,23 @@ def test_a_replay_refuses_what_is_out_of_range(option, said, tmp_path):
 def test_a_refusal_names_the_limit():
     with pytest.raises(click.BadParameter, match="1000"):
         SIZES.convert("input=1e300", None, None)
+
+
+def options(command: click.Command, name: str = "serai") -> Iterator[tuple[str, click.Option]]:
+    for option in command.params:
+        if isinstance(option, click.Option):
+            yield f"{name} {option.opts[0]}", option
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from options(each, f"{name} {each.name}")
+
+
+def test_no_command_takes_what_is_no_number_for_one():
+    kinds = (click.types.FloatParamType, click.types.IntParamType, click.FloatRange, click.IntRange)
+    numbers = [(name, option) for name, option in options(serai) if isinstance(option.type, kinds)]
+    taken = []
+    for name, option in numbers:
+        for said in ("nan", "inf", "-inf"):
+            with contextlib.suppress(click.BadParameter):
+                taken.append((name, option.type.convert(said, option, None)))
+
+    assert len(numbers) > 20 and not taken

@@ -72,3 +72,11 @@ async def test_a_star_is_every_site(engine, http):
     engine.settings = Settings(cors_origins=("*",))
     async with http.post(CHAT, json=BODY, headers={**SITE, "Origin": "null"}) as answered:
         assert (answered.status, answered.headers["Access-Control-Allow-Origin"]) == (200, "null")
+
+
+@pytest.mark.parametrize("path", ["/embed", "/rerank", "/tei/fake/encoder/embed", "/v1/estimate"])
+async def test_every_call_may_be_made_from_a_named_site(http, path):
+    async with http.options(path, headers=PREFLIGHT) as asked:
+        assert asked.status == 204
+    async with http.post(path, json={}, headers=SITE) as answered:
+        assert answered.headers["Access-Control-Allow-Origin"] == "https://app.example"

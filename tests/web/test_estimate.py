@@ -80,8 +80,8 @@ async def test_a_call_is_named_by_its_path_with_its_own_body(http, engine, endpo
     status, said = await estimate(http, {"endpoint": endpoint, "request": request_body})
 
     assert (status, said["task"]) == (200, task)
-    assert engine.requests[0].task is task
-    assert len(engine.requests[0].items) == 1
+    assert engine.estimated[0].task is task
+    assert len(engine.estimated[0].items) == 1
 
 
 async def test_generate_refuses_strange_fields_here_too_but_not_those_that_name_it(http, engine):
@@ -91,7 +91,7 @@ async def test_generate_refuses_strange_fields_here_too_but_not_those_that_name_
     strange, said = await estimate(http, {**body, "max_tokens": 3})
 
     assert (status, strange) == (200, 400)
-    assert isinstance(engine.requests[0].options, GenerateOptions)
+    assert isinstance(engine.estimated[0].options, GenerateOptions)
     assert "max_tokens" in said["detail"]["message"]
 
 
@@ -103,7 +103,7 @@ async def test_msgpack_is_read_as_on_the_native_routes(http, engine):
         said = msgspec.msgpack.decode(await answer.read())
 
     assert said["costs"] == [2]
-    assert isinstance(engine.requests[0].options, ScoreOptions)
+    assert isinstance(engine.estimated[0].options, ScoreOptions)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_what_is_no_call_is_refused(http, engine, body, status, said):
 
     assert got == status
     assert said in answer["detail"]["message"]
-    assert engine.requests == []
+    assert engine.estimated == []
 
 
 async def test_what_the_call_would_fail_with_fails_the_estimate(http, engine):

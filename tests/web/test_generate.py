@@ -13,7 +13,7 @@ import pytest
 from engine.errors import InferenceFailed, QueueFull, ResourceExhausted
 from engine.requests import Delta, Generated, Grammar, Response, Usage
 from tests.web.fakes import TIMING
-from web import sending
+from web import connection
 
 pytestmark = pytest.mark.anyio
 
@@ -186,7 +186,7 @@ async def test_a_reader_that_leaves_takes_the_generation_with_it(http, engine):
 
 
 async def test_a_reader_that_stalls_is_cut(url, engine, monkeypatch, caplog):
-    monkeypatch.setattr(sending, "STALL", 0.2)
+    monkeypatch.setattr(connection, "STALL", 0.2)
     engine.deltas = [Delta("x" * 1_000_000, 1)] * 1000
     host, port = url.removeprefix("http://").split(":")
     body = json.dumps(BODY).encode()

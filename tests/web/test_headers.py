@@ -192,6 +192,7 @@ STATUSES = {
     "RateLimited": 429,
     "InvalidInput": 400,
     "InputTooLong": 400,
+    "ImageTooLarge": 400,
     "BodyTooLarge": 413,
     "UnknownModel": 404,
     "WeightsUnavailable": 424,

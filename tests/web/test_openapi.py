@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from aiohttp import ClientSession
 from aiohttp.web import RouteDef
@@ -14,14 +15,17 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from yarl import URL
 
+from engine.chosen import Chance, Chosen
+from engine.requests import Encoded, Generated, Response, Usage
 from tests.web.conftest import serving
-from tests.web.fakes import FakeEngine
+from tests.web.fakes import TIMING, FakeEngine
 from web.app import ROUTES
 from web.openapi import operations, routes
 from web.openapi.document import document
 
 pytestmark = pytest.mark.anyio
 JSON = {"Accept": "application/json"}
+USER = {"role": "user", "content": "a"}
 DESCRIBED = ("/v1/", "/v2/", "/tei/", "/embed", "/rerank", "/predict", "/tokenize", "/decode", "/info")
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -33,6 +37,9 @@ CALLS: dict[str, dict[str, Any]] = {
     "/v1/rerank": {"model": "fake/reranker", "query": "a", "documents": ["a"], "return_documents": True},
     "/v2/rerank": {"model": "fake/reranker", "query": "a", "documents": [{"text": "a"}], "top_n": 1},
     "/v1/embeddings": {"model": "fake/encoder", "input": "a"},
+    "/v1/chat/completions": {"model": "fake/writer", "messages": [{"role": "user", "content": "a"}]},
+    "/v1/completions": {"model": "fake/writer", "prompt": ["a", "b"]},
+    "/v1/responses": {"model": "fake/writer", "input": "a", "instructions": "b"},
     "/v1/pools": {"name": "p"},
     "/tei/fake/encoder/embed": {"inputs": "a"},
     "/tei/fake/encoder/embed_all": {"inputs": ["a"]},
@@ -143,6 +150,59 @@ async def test_a_body_that_is_wrong_is_told_so_as_it_is_described(http, referenc
 
     assert 400 <= status < 500
     valid(operation["responses"]["default"]["content"]["application/json"]["schema"], said, reference)
+
+
+async def test_what_only_some_answers_of_openai_s_routes_have_is_described_too(http, engine, reference):
+    chosen = (Chosen(Chance(b"a", -0.5), (Chance(b"b", -1.0),)),)
+    called = Generated('<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>', "stop", (), chosen)
+    spent = Usage(input_tokens=3, output_tokens=1, images=1, truncated=1)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    vector = Encoded(dense=np.zeros(2, np.float32))
+    asked = {
+        "/v1/chat/completions": (called, {"messages": [USER], "tools": [tool], "logprobs": True}),
+        "/v1/completions": (called, {"prompt": "a", "logprobs": 1}),
+        "/v1/responses": (Generated("a", "length"), {"input": "a"}),
+        "/v1/embeddings": (vector, {"input": "a", "encoding_format": "base64"}),
+    }
+    for path, (output, body) in asked.items():
+        engine.answer = lambda request, output=output: Response(request.model, (output,), spent, TIMING)
+        model = "fake/encoder" if path == "/v1/embeddings" else "fake/writer"
+        async with http.post(path, json={"model": model, **body}) as answer:
+            said = await answer.json()
+        given = reference["paths"][path]["post"]["responses"]["200"]["content"]["application/json"]
+        valid(given["schema"], said, reference)
+        assert path != "/v1/chat/completions" or said["choices"][0]["message"]["tool_calls"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("get", "/v1/pools"),
+        ("get", "/v1/pools/{pool}"),
+        ("post", "/v1/pools/{pool}/renew"),
+        ("delete", "/v1/pools/{pool}"),
+        ("get", "/v1/admin/audit"),
+        ("get", "/v1/admin/models/{model}"),
+        ("post", "/v1/admin/models/{model}/{action}"),
+        ("post", "/v1/admin/catalog/reload"),
+        ("post", "/v1/admin/pause"),
+        ("get", "/v1/admin/keys"),
+        ("get", "/v1/admin/users"),
+    ],
+)
+async def test_what_operators_do_and_see_is_as_it_is_described(http, reference, method, path):
+    schema = reference["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+    async with http.post("/v1/pools", json={"name": "p"}):
+        pass
+    async with http.post("/v1/admin/pause"):
+        pass
+
+    real = path.format(pool="p", model="fake/encoder", action="load")
+    async with http.request(method, real) as answer:
+        said = await answer.json()
+
+    assert schema and answer.status == 200, said
+    valid(schema, said, reference)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/{model}", "/tei/{model}/info"])

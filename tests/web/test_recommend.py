@@ -11,21 +11,15 @@ from sie_sdk import SIEClient
 from sie_sdk.client.errors import RequestError
 
 from engine.catalog import Catalog, ModelSpec
-from engine.closely import UnitView
 from engine.config import Settings
 from engine.requests import Task
 from engine.view import DeviceView, EngineView, ModelView
 from tests.web.conftest import serving
-from tests.web.fakes import FakeClosely, FakeEngine, spec
+from tests.web.fakes import FakeEngine, FakeSizes, spec
 
 pytestmark = pytest.mark.anyio
 
 SIZES = {"org/small": 10, "org/large": 1000, "org/closed": 5, "org/paused": 1, "org/card": 2}
-
-
-class Closely(FakeClosely):
-    def unit(self, unit: str) -> UnitView:
-        return UnitView(unit, SIZES.get(unit), 0, None, 1.0, None, ())
 
 
 class Engine(FakeEngine):
@@ -53,7 +47,7 @@ def engine(tmp_path: Path) -> Engine:
     specs += [entry(tmp_path, "org/closed", licence="CC-BY-NC-4.0")]
     specs += [entry(tmp_path, "org/card", devices=["cuda"])]
     made = Catalog({each.id: each for each in specs}, {"pick": "org/small"})
-    return Engine(settings=Settings(store=tmp_path / "store"), catalog=made, closely=Closely())
+    return Engine(settings=Settings(store=tmp_path / "store"), catalog=made, sizes=FakeSizes(known=SIZES))
 
 
 async def ask(engine: FakeEngine, task: str, **more: Any) -> Any:
@@ -73,6 +67,11 @@ async def test_the_smallest_is_fast_the_largest_best_and_no_quality_is_claimed(e
     assert (said["best"]["model"], said["best"]["alias"]) == ("org/large", None)
     assert said["best"]["available"] and not said["best"]["evidence_guarded"]
     assert (said["best"]["weights_bytes"], said["best"]["licence"]) == (1000, "MIT")
+
+
+async def test_what_finds_no_room_is_not_recommended(engine):
+    engine.sizes.room = 500
+    assert (await ask(engine, "rerank"))["best"]["model"] == "org/small"
 
 
 async def test_what_is_resident_answers_soonest(engine):

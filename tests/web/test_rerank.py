@@ -138,6 +138,7 @@ async def test_a_body_that_is_no_map_is_refused(http, body):
     ("failure", "status", "waits"),
     [
         (QueueFull("full").after(2.0), 429, "2"),
+        (QueueFull("full").after(1.1), 429, "2"),
         (StillLoading().after(1.0), 503, "1"),
         (InputTooLong("too long").at(2), 400, None),
         (RuntimeError("broken"), 500, None),
@@ -201,3 +202,14 @@ async def test_below_a_base_path_the_form_is_the_same():
 
     assert status == 400
     assert "message" in said
+
+
+async def test_documents_that_were_cut_are_told_where_either_client_looks(http, engine):
+    scores = tuple(Scored(1.0) for _ in DOCUMENTS)
+    engine.answer = lambda request: Response(
+        request.model, scores, Usage(input_tokens=9, truncated=2), TIMING
+    )
+    _, said = await rerank(http)
+
+    assert said["usage"]["truncated"] == 2
+    assert said["meta"]["warnings"][0].startswith("Of 2 documents only the beginning was read")

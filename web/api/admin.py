@@ -106,7 +106,8 @@ async def show(request: web.Request) -> web.Response:
 def info(request: web.Request) -> dict[str, object]:
     """The model that a path names. Raises UnknownModel."""
     engine = request.app[ENGINE]
-    spec, _ = engine.catalog.resolve(request.match_info["model"])
+    named, _ = engine.catalog.adapted(request.match_info["model"])
+    spec, _ = engine.catalog.resolve(named)
     mine = next(m for m in status.models(engine.catalog, engine.view()) if m["name"] == spec.id)
     targets = [spec.id, *(f"{spec.id}:{profile}" for profile in spec.profiles)]
     adjusted = {target: values for target in targets if (values := engine.operators.adjusted(target))}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from aiohttp import web
 from structlog.contextvars import bind_contextvars
 
@@ -43,16 +41,13 @@ async def of(request: web.Request, task: Task, model: str, asked: Asked) -> tupl
     await known(request, model)
     deadline = caller.deadline(request.headers, request[ARRIVED])
     said = caller.service_class(request.headers)
-    model, lora = engine.catalog.adapted(model)
-    spec, profile = engine.catalog.resolve(model)
-    if asked.profile:
-        spec, profile = engine.catalog.resolve(f"{spec.id}:{asked.profile}")
+    spec, profile, options = naming.chosen(engine.catalog, model, asked)
     made = Request(
         id=request[REQUEST_ID],
         task=task,
         model=spec.id,
         items=asked.items,
-        options=replace(asked.options, lora=lora) if lora else asked.options,
+        options=options,
         service_class=asked.service_class if said is None else said,
         deadline=deadline,
         session=caller.session(request.headers, engine.session_key),

@@ -49,7 +49,7 @@ async def _streamed(request: web.Request, made: Request) -> web.StreamResponse:
         await response.prepare(request)
         async with aclosing(_events(request, first, deltas)) as events:
             async for event in events:
-                if not await sending.write(request, response, event):
+                if not await sending.write(response, event):
                     break
     return response
 

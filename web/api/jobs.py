@@ -7,15 +7,17 @@ import hmac
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anyio
 from aiohttp import web
 from anyio import to_thread
 from msgspec import Raw
 
 from engine.access.principals import Principal
-from engine.batches.answers import among
 from engine.batches.kept import Batch, Job
+from engine.batches.run import BROKEN, LATER
 from engine.batches.shelf import Shelf
-from engine.errors import BodyTooLarge, InvalidInput, UnknownFile
+from engine.errors import BodyTooLarge, EngineError, InvalidInput, UnknownFile
+from engine.requests import Task
 from web import sending
 from web.access import origin
 from web.api import calls
@@ -25,6 +27,7 @@ from web.errors import NotOffered, ResultGone
 from web.keys import ENGINE, INTAKE
 from web.wire import endpoints, job_calls, job_results
 from web.wire import jobs as wire
+from web.wire.bodies import Asked
 from web.wire.decoding import decode
 from web.wire.forms import Form
 from web.wire.openai import files as listing
@@ -34,6 +37,8 @@ KEPT = 3600.0
 LONGEST_KEY = 256
 MOST_BYTES = 8 * 2**20
 """Of a body with its items in it."""
+CHECKING = 5.0
+"""Seconds that a job's first item may take to prepare before the job is taken unchecked."""
 USUAL, MOST = 1000, 10_000
 """Jobs on one page: the published client asks for one only."""
 
@@ -44,7 +49,8 @@ async def create(request: web.Request) -> web.Response:
     key = _key(request)
     body = await intake.body(request)
     if len(body) > MOST_BYTES:  # read on the event loop, whatever is in it
-        raise BodyTooLarge(f"A job's body has at most {MOST_BYTES} bytes; upload its items as a file.")
+        said = f"A job's body has at most {MOST_BYTES} bytes, not {len(body)}; upload its items as a file."
+        raise BodyTooLarge(said)
     asked = decode(body, Form.JSON, job_calls.JobBody)
     items = job_calls.check(asked, min(engine.settings.max_items, engine.settings.batch_lines))
     job = Job(asked.operation, asked.model, key, job_calls.digest(body) if key else "")
@@ -61,11 +67,25 @@ async def create(request: web.Request) -> web.Response:
     first = await to_thread.run_sync(next, lines, b"")
     if not first:
         raise InvalidInput(f"There are no items in {asked.src}.", param="src")
-    await intake.decoded(job_calls.body_of(first), reader)  # wrong options are told now
+    await _check(request, task, asked.model, await intake.decoded(job_calls.body_of(first), reader))
     batch = await engine.batches.submit(who, job, job_calls.endpoint(asked), _gathered(first, lines))
     if batch.job is not job:  # it was made before, by its key
         return sending.small(_told(request, batch))
     return sending.small(wire.made(batch), status=201)
+
+
+async def _check(request: web.Request, task: Task, model: str, first: Asked) -> None:
+    """What would be refused of every item, because of the options, is told now: the first call is prepared,
+    and not run. Whatever only time mends is none of it, nor is an item that is wrong itself."""
+    _, made = await calls.of(request, task, model, first)
+    try:
+        with anyio.move_on_after(CHECKING):
+            await request.app[ENGINE].estimate(made)
+    except (*LATER, *BROKEN):
+        return
+    except EngineError as error:
+        if error.item is None:
+            raise
 
 
 async def list_jobs(request: web.Request) -> web.Response:
@@ -112,7 +132,8 @@ async def results(request: web.Request) -> web.Response:
     shelf = engine.batches.shelf
 
     def packed() -> bytes:
-        found = [each for file in _kept(job, shelf) for each in among(shelf.folder.path(file), numbers)]
+        paths = [shelf.folder.path(file) for file in _kept(job, shelf)]
+        found = [each for path in paths for each in engine.batches.places.among(path, numbers)]
         return job_results.packed(job, sorted(found))
 
     try:

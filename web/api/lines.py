@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
 from aiohttp import web
+from msgspec import Struct
 
 from engine.access.principals import LOCAL, Action
 from engine.batches.kept import Batch
@@ -26,7 +28,10 @@ from web.intake import Intake
 from web.keys import ENGINE, INTAKE
 from web.wire import answers, endpoints, pieces, rerank
 from web.wire.bodies import Asked
+from web.wire.decoding import Body, decode
+from web.wire.endpoints import Reader
 from web.wire.forms import Form
+from web.wire.items import Limits
 from web.wire.openai import chat_answers, completions, embeddings, responses_answers
 
 LAST_LINES = 5.0
@@ -67,6 +72,18 @@ NAMING: Mapping[str, Callable[[Done], Iterable[bytes]]] = {
 }
 
 
+class _Streamed(Struct):
+    stream: bool | None = None
+
+
+def _whole(reader: Reader, body: Body, form: Form, limits: Limits) -> Asked:
+    """What a line's body asks for. Raises InvalidInput for one that is to be streamed: readers of calls
+    that never stream would not look."""
+    if decode(body, form, _Streamed).stream:
+        raise InvalidInput("A line of a batch is answered whole; leave out stream.", param="stream")
+    return reader(body, form, limits)
+
+
 class Lines:
     """In the class `background`, as the batch's maker: what that key may not, its batch may not."""
 
@@ -76,9 +93,7 @@ class Lines:
 
     async def answer(self, batch: Batch, call: Line, request_id: str) -> bytes:
         task, model, reader = endpoints.of(batch.endpoint)
-        asked = await self._intake.decoded(bytes(call.body), reader)
-        if asked.stream:
-            raise InvalidInput("A line of a batch is answered whole; leave out stream.", param="stream")
+        asked = await self._intake.decoded(bytes(call.body), partial(_whole, reader))
         name = model or getattr(asked, "model", "")
         await naming.known(self._engine, name, lambda model: self._maker(batch, model))
         spec, made = self._request(batch, task, name, asked, request_id)
@@ -104,16 +119,13 @@ class Lines:
     def _request(
         self, batch: Batch, task: Task, model: str, asked: Asked, request_id: str
     ) -> tuple[ModelSpec, Request]:
-        catalog = self._engine.catalog
-        spec, profile = catalog.resolve(model)
-        if asked.profile:
-            spec, profile = catalog.resolve(f"{spec.id}:{asked.profile}")
+        spec, profile, options = naming.chosen(self._engine.catalog, model, asked)
         return spec, Request(
             id=request_id,
             task=task,
             model=spec.id,
             items=asked.items,
-            options=asked.options,
+            options=options,
             service_class=ServiceClass.BACKGROUND,
             session=None,
             profile=profile,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from engine.adopting.opened import hub_name
 from engine.catalog import Catalog, ModelSpec
 from engine.errors import UnknownModel
+from engine.requests import Options
 from web.engine import Engine
+from web.wire.bodies import Asked
 
 
 async def known(engine: Engine, model: str, check: Callable[[str], object]) -> ModelSpec:
@@ -21,6 +24,17 @@ async def known(engine: Engine, model: str, check: Callable[[str], object]) -> M
     check(hub_name(model))
     await engine.need(model)
     return _entry(engine.catalog, model)
+
+
+def chosen(catalog: Catalog, model: str, asked: Asked) -> tuple[ModelSpec, str | None, Options]:
+    """The entry and the profile that a body is for, and its options with the adapter that `model` may name,
+    or the body's own where the model has it. Raises UnknownModel."""
+    plain, lora = catalog.adapted(model)
+    spec, profile = catalog.resolve(plain)
+    if asked.profile:
+        spec, profile = catalog.resolve(f"{spec.id}:{asked.profile}")
+    lora = lora or (asked.lora if asked.lora in spec.loras else None)
+    return spec, profile, replace(asked.options, lora=lora) if lora else asked.options
 
 
 def _entry(catalog: Catalog, model: str) -> ModelSpec:

@@ -33,7 +33,8 @@ async def recommend(request: web.Request) -> web.Response:
 
 
 async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]:
-    """Those that run here: their weights are here, or there already; nobody paused them; none failed."""
+    """Those that run here: their weights are here, or there already, and find room beside what is pinned as
+    far as that can be told; nobody paused them; none failed."""
     view, settings = engine.view(), engine.settings
     kinds = {device.kind for device in view.devices}
     seen = {model.id: model for model in view.models}
@@ -42,10 +43,14 @@ async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]
     extras = frozenset(settings.extras)
     sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
 
-    def here() -> list[tuple[ModelSpec, bool]]:
-        return [(s, m.state == "loaded") for s, m in may if m.state == "loaded" or sources.here(s)]
+    def here() -> list[tuple[ModelSpec, bool, bool]]:
+        """With whether each is loaded, and whether its size can be read at once."""
+        loaded = [(s, m.state == "loaded") for s, m in may]
+        return [(s, there, there or sources.ready(s)) for s, there in loaded if there or sources.here(s)]
 
-    found = await to_thread.run_sync(here)
-    return [
-        wire.Known(spec, loaded, engine.closely.unit(spec.unit()).weights_bytes) for spec, loaded in found
-    ]
+    known = []
+    for spec, loaded, readable in await to_thread.run_sync(here):
+        footprint = await engine.sizes.footprint(spec.unit()) if readable else None
+        if footprint is None or await engine.sizes.refusal(spec.unit()) is None:
+            known.append(wire.Known(spec, loaded, footprint.weights_bytes if footprint else None))
+    return known

@@ -6,23 +6,20 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated
 
-import anyio
 from aiohttp import web
 from anyio import to_thread
 from msgspec import Meta, Struct
 
 from engine.access.principals import Action
-from engine.errors import BodyTooLarge, DeadlineExceeded, Forbidden, InvalidInput, UnknownRecording
+from engine.errors import BodyTooLarge, Forbidden, InvalidInput, UnknownRecording
 from engine.records.views import PayloadWish
 from web import sending
 from web.access.current import may, who
+from web.arriving import arriving
 from web.keys import ENGINE, INTAKE
 from web.scratch import scratch
 from web.wire.decoding import decode
 from web.wire.forms import Form
-
-STALL = 60.0
-"""A file that stops arriving for so many seconds is given up."""
 
 MOST_BYTES = 16 * 2**30
 
@@ -125,7 +122,7 @@ async def export(request: web.Request) -> web.StreamResponse:
         await response.prepare(request)
         with path.open("rb") as file:  # at once, and closed at once: a thread's would be lost with its client
             while chunk := await to_thread.run_sync(file.read, CHUNK):
-                if not await sending.write(request, response, chunk):
+                if not await sending.write(response, chunk):
                     break
     return response
 
@@ -144,16 +141,7 @@ async def take_in(request: web.Request) -> web.Response:
 
 async def _body(request: web.Request) -> AsyncIterator[bytes]:
     size = 0
-    while True:
-        try:
-            with anyio.fail_after(STALL):
-                chunk = await request.content.readany()
-        except TimeoutError:
-            raise DeadlineExceeded(f"The file did not arrive: {size} bytes, then silence.") from None
-        except web.RequestPayloadError:
-            raise InvalidInput("The body is not encoded as its headers say.") from None
-        if not chunk:
-            return
+    async for chunk in arriving(request, "The file"):
         size += len(chunk)
         if size > MOST_BYTES:
             raise BodyTooLarge(f"A recording of more than {MOST_BYTES} bytes is not taken.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,13 @@ Body = dict[str, Any]
 
 DOCUMENTS = frozenset({".pdf", ".docx", ".pptx", ".xlsx", ".html", ".htm"})
 """Files that are sent as they are to be read there; all else that is no image, sound or film is text."""
+TEXTS = frozenset({".md", ".csv"})
+"""Files that are documents too, for models that read no text."""
 
 
-def item(path: Path) -> Body:
-    """A file as an item. Raises CallFailed when it cannot be read, or is no text where it should be."""
+def item(path: Path, documents: Collection[str] = DOCUMENTS) -> Body:
+    """A file as an item; those with one of these endings are documents. Raises CallFailed when it cannot be
+    read, or is no text where it should be."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -31,7 +34,7 @@ def item(path: Path) -> Body:
         return {"id": path.name, "images": [media]}
     if kind in ("audio", "video"):
         return {"id": path.name, kind: media}
-    if path.suffix.lower() in DOCUMENTS:
+    if path.suffix.lower() in documents:
         return {"id": path.name, "document": media}
     return {"id": path.name, "text": text(data, str(path))}
 

@@ -45,17 +45,28 @@ class Server:
                     return
             raise CallFailed("the answer broke off before it was whole.")
 
+    async def inputs(self, model: str) -> list[str]:
+        """What the model reads. Raises CallFailed."""
+        async with self._answered("GET", f"models/{quote(model, safe='/:@')}") as response:
+            found: list[str] = orjson.loads(await response.read())["inputs"]
+            return found
+
     @asynccontextmanager
     async def _asked(self, task: Task, model: str, body: Mapping[str, Any]) -> AsyncIterator[ClientResponse]:
-        path = f"{self._url}/v1/{task}/{quote(model, safe='/:@')}"
         try:
             data = io.BytesIO(orjson.dumps(body))
         except TypeError as error:
             raise CallFailed(f"that cannot be sent as JSON: {error}") from None
         accepted = "text/event-stream" if body.get("stream") else "application/json"
         headers = {"Content-Type": "application/json", "Accept": accepted}
+        path = f"{task}/{quote(model, safe='/:@')}"
+        async with self._answered("POST", path, data=data, headers=headers) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _answered(self, method: str, path: str, **sent: Any) -> AsyncIterator[ClientResponse]:
         try:
-            async with self._session.post(path, data=data, headers=headers) as response:
+            async with self._session.request(method, f"{self._url}/v1/{path}", **sent) as response:
                 if response.status != 200:
                     raise await _refused(response)
                 yield response

@@ -116,7 +116,7 @@ def _call(name: str, given: Given, more: dict[str, Any], *, streamed: bool = Fal
     if given.jsonl:
         anyio.run(_by_line, asking, given)
         return
-    body = _body(asking, given)
+    body = _body(asking, given, _documents(asking, given))
     with _output(given.output) as out:
         anyio.run(_stream if streamed else _once, asking, body, out)
 
@@ -133,11 +133,28 @@ class _Asking:
     concurrency: int
 
 
-def _body(asking: _Asking, given: Given) -> dict[str, Any]:
+def _documents(asking: _Asking, given: Given) -> frozenset[str]:
+    """Endings of files that are sent as documents: texts too, where the model reads nothing else."""
+    import anyio
+
+    from web.calling import bodies
+    from web.calling.server import connected
+
+    async def inputs() -> list[str]:
+        async with connected(asking.url, asking.key, 1) as server:
+            return await server.inputs(asking.model)
+
+    doubtful = any(path.suffix.lower() in bodies.TEXTS for path in given.files)
+    if asking.task != "extract" or not doubtful or "text" in anyio.run(inputs):
+        return bodies.DOCUMENTS
+    return bodies.DOCUMENTS | bodies.TEXTS
+
+
+def _body(asking: _Asking, given: Given, documents: frozenset[str]) -> dict[str, Any]:
     from web.calling import bodies
 
     items: list[dict[str, Any]] = [{"text": text} for text in given.texts]
-    items += [bodies.item(path) for path in given.files]
+    items += [bodies.item(path, documents) for path in given.files]
     if not items:
         if sys.stdin.isatty():
             raise click.UsageError("Give a TEXT, or a --file, or pipe something in.")

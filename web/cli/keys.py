@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from web.cli import access
-from web.cli.options import as_table, settings_from, state_options
+from web.cli.options import Finite, as_table, settings_from, state_options
 
 
 @click.group()
@@ -37,9 +37,11 @@ def keys() -> None:
     help="Class of requests that name none.",
 )
 @click.option("--model", "models", multiple=True, metavar="GLOB", help="Only these models, as 'BAAI/*'.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Requests a second.")
-@click.option("--burst", type=click.IntRange(1), metavar="N", help="So many of them at once.")
-@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Requests in flight at once.")
+@click.option("--rate", type=Finite(0, 1e6, min_open=True), metavar="N", help="Requests a second.")
+@click.option("--burst", type=click.IntRange(1, 1_000_000), metavar="N", help="So many of them at once.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1_000_000), metavar="N", help="Requests in flight at once."
+)
 @click.option("--reason", default="", metavar="TEXT", help="Kept in the audit log.")
 @state_options
 def create(

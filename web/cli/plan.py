@@ -71,11 +71,11 @@ def whatif(basis: Callable[[], Basis], change: Change, as_json: bool) -> None:
     from replay.plan import as_json as told
 
     known = basis()
-    server = change.server(known.server)
-    traffic = change.asked(known.traffic, known.seed)
+    before = change.part(known.traffic)
+    server, traffic = change.server(known.server), change.asked(before, known.seed)
     with at_once(_workers(known)) as calls:
         limit = calls(most_by, [(server, busiest(traffic), change.method, known.seed)])
-        found, _ = compare((known.server, known.traffic), (server, traffic), known.seed, calls)
+        found, _ = compare((known.server, before), (server, traffic), known.seed, calls)
         reached = next(limit)
     beyond = found.beyond or change.speed is not None
     if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from web.cli.options import as_table
+from web.cli.options import Finite, as_table
 from web.cli.server import server_options
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def record() -> None:
 @click.option(
     "--payloads", multiple=True, metavar="MODEL", help="Keep what this model is asked, too; repeatable."
 )
-@click.option("--payload-hours", default=1.0, show_default=True, type=click.FloatRange(0, 168, min_open=True))
+@click.option("--payload-hours", default=1.0, show_default=True, type=Finite(0, 168, min_open=True))
 @click.option("--payload-bytes", default="1GiB", show_default=True, metavar="SIZE")
 @click.option("--reason", default="", metavar="TEXT", help="Kept in the audit log.")
 @server_options
@@ -165,7 +165,13 @@ def _convert(name: str, out: Path, form: str, target: str, server: Callable[[], 
     metavar="FIELD=COLUMN",
     help="For a CSV of your own: time=COLUMN, and input=, output=, model=, session= where there are such.",
 )
-@click.option("--unit", default=1.0, show_default=True, help="Seconds in one of the time column's units.")
+@click.option(
+    "--unit",
+    type=Finite(min=0, max=1e9, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Seconds in one of the time column's units.",
+)
 @click.option("--as", "names", multiple=True, metavar="NAME=MODEL", help="Which model of yours is meant.")
 @server_options
 def take_in(
@@ -197,7 +203,7 @@ def take_in(
 
 @record.command()
 @click.argument("name", required=False)
-@click.option("--days", type=click.FloatRange(0), required=True, help="Keep so many, to the end.")
+@click.option("--days", type=Finite(0, 36500), required=True, help="Keep so many, to the end.")
 @click.option("--reason", default="", metavar="TEXT", help="Kept in the audit log.")
 @server_options
 def trim(name: str | None, days: float, reason: str, server: Callable[[], Admin]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from web.cli.options import as_table, catalogue, settings_from, settings_options
+from web.cli.options import Finite, as_table, catalogue, settings_from, settings_options
 
 if TYPE_CHECKING:
     from engine.catalog import ModelSpec, Profile
@@ -19,7 +19,7 @@ PROFILE = "tuned"
 
 @click.command()
 @click.argument("model")
-@click.option("--minutes", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
+@click.option("--minutes", type=Finite(min=0.1, max=24 * 60), default=5.0, show_default=True)
 @click.option("--int8", is_flag=True, help="Also try eight bits: cosine 0.99 to float32 is then enough.")
 @click.option("--write", is_flag=True, help=f"Add the result to the entry as its profile `{PROFILE}`.")
 @settings_options

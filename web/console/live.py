@@ -63,7 +63,7 @@ async def _tell(request: web.Request, response: web.StreamResponse, hub: Hub, wa
             if not still(request, Action.INSPECT):
                 return
         watcher.news = anyio.Event()
-        if not await sending.write(request, response, news(hub, watcher) or BEAT):
+        if not await sending.write(response, news(hub, watcher) or BEAT):
             return
         with anyio.move_on_after(QUIET):
             await watcher.news.wait()

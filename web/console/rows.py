@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.catalog import Catalog, ModelSpec
 from engine.journal import Journal, Tally
+from engine.units import base, parted
 from engine.view import EngineView, ModelView, ResidencyView
 from engine.wishes import Audited
 from web.console import words
@@ -160,7 +161,7 @@ def _row(model: ModelView, of: Sources) -> Row:
         number=of.numbers[model.id],
         id=model.id,
         state=model.state,
-        pinned=any(r.pinned for r in model.residencies),
+        pinned=any(r.pinned for r in model.residencies if not parted(r.unit)[1]),
         paused=model.paused,
         why="; ".join(_reasons(model, error, of)),
         where=", ".join(sorted({r.device for r in here})) or words.NOTHING,
@@ -192,7 +193,9 @@ def _remote(spec: ModelSpec) -> bool:
 def _reasons(model: ModelView, error: str, of: Sources) -> Iterable[str]:
     """Why it is where it is. What failed is told once, though the error and the residency both say it."""
     said = [error] if error else []
-    said += [why(r, of) for r in model.residencies]
+    said += [why(r, of) for r in model.residencies if not parted(r.unit)[1]]
+    if adapters := sum(bool(parted(r.unit)[1]) and r.weights_bytes > 0 for r in model.residencies):
+        said.append("an adapter" if adapters == 1 else f"{adapters} adapters")
     if any(r.thrashing for r in model.residencies):
         said.append("thrashing: loaded and evicted over and over")
     if model.paused:
@@ -214,7 +217,7 @@ def why(residency: ResidencyView, of: Sources) -> str:
 
 
 def _pinned(residency: ResidencyView, of: Sources) -> str:
-    unit = residency.unit.partition("#")[0]
+    unit = base(residency.unit)
     act = of.pinners.get(unit)
     if act is not None:
         reason = f": {act.reason}" if act.reason else ""

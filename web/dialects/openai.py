@@ -23,6 +23,7 @@ BELOW = ("/v1/files", "/v1/batches")
 
 _CODES: Mapping[type[EngineError], str] = {
     raised.UnknownModel: "model_not_found",
+    raised.ImageTooLarge: "image_too_large",
     raised.InputTooLong: "context_length_exceeded",
     raised.QueueFull: "rate_limit_exceeded",
     raised.RateLimited: "rate_limit_exceeded",

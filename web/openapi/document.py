@@ -20,6 +20,7 @@ REFERENCE = "#/components/schemas/"
 ERRORS: Mapping[Any, type] = {
     None: described.ErrorAnswer,
     cohere.told: described.CohereError,
+    dialects.both: described.BothErrors,
     openai.told: described.OpenAIError,
     tei.told: described.TeiError,
 }

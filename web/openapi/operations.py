@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.orders import CatalogDone
 from web.access import keys, users
 from web.api import admin, pools, recordings
+from web.wire import administered as told
 from web.wire import bodies, described, estimate, items, job_calls, jobs, options, recommend, rerank
 from web.wire.openai import batches, chat, completions, embeddings, files, responses
+from web.wire.openai import described as openai
 from web.wire.tei import bodies as tei
 
 JSON, MSGPACK, TEXT, HTML = "application/json", "application/msgpack", "text/plain", "text/html"
@@ -108,12 +111,12 @@ _NATIVE: Mapping[str, Operation] = {
         "A model for a task, of those that run here.", recommend.RecommendBody, recommend.Recommended
     ),
     "POST /v1/pools": Operation(
-        "Accepted for clients that reserve capacity; this server is one pool.", pools.Spec
+        "Accepted for clients that reserve capacity; this server is one pool.", pools.Spec, told.PoolAnswer
     ),
-    "GET /v1/pools": Operation("The pools that were made."),
-    "GET /v1/pools/{pool}": Operation("One of them."),
-    "POST /v1/pools/{pool}/renew": Operation("Keep it."),
-    "DELETE /v1/pools/{pool}": Operation("Forget it."),
+    "GET /v1/pools": Operation("The pools that were made.", gives=told.PoolList),
+    "GET /v1/pools/{pool}": Operation("One of them.", gives=told.PoolAnswer),
+    "POST /v1/pools/{pool}/renew": Operation("Keep it.", gives=told.PoolAnswer),
+    "DELETE /v1/pools/{pool}": Operation("Forget it.", gives=told.PoolDeleted),
 }
 
 _RERANK = "Documents by their worth for a query, between 0 and 1, as clients of Cohere and Jina ask for it."
@@ -121,9 +124,15 @@ _RERANK = "Documents by their worth for a query, between 0 and 1, as clients of 
 _OTHERS: Mapping[str, Operation] = {
     "POST /v1/rerank": Operation(_RERANK, rerank.RerankBody, rerank.Reranked),
     "POST /v2/rerank": Operation(_RERANK, rerank.RerankBody, rerank.Reranked),
-    "POST /v1/embeddings": Operation("Texts or token ids to vectors, as OpenAI.", embeddings.EmbeddingsBody),
-    "POST /v1/chat/completions": _written("The next message of a conversation, as OpenAI.", chat.ChatBody),
-    "POST /v1/completions": _written("What follows a prompt, as OpenAI.", completions.CompletionBody),
+    "POST /v1/embeddings": Operation(
+        "Texts or token ids to vectors, as OpenAI.", embeddings.EmbeddingsBody, openai.EmbeddingsAnswer
+    ),
+    "POST /v1/chat/completions": _written(
+        "The next message of a conversation, as OpenAI.", chat.ChatBody, openai.ChatAnswer
+    ),
+    "POST /v1/completions": _written(
+        "What follows a prompt, as OpenAI.", completions.CompletionBody, openai.CompletionAnswer
+    ),
     "POST /v1/audio/transcriptions": Operation(
         "A recording's text, as OpenAI: a form with `file` and `model`.",
         Any,
@@ -132,7 +141,9 @@ _OTHERS: Mapping[str, Operation] = {
         (JSON, TEXT),
     ),
     "POST /v1/audio/translations": Operation("The same in English.", Any, Any, (MULTIPART,), (JSON, TEXT)),
-    "POST /v1/responses": _written("The answer to a question, as OpenAI.", responses.ResponsesBody),
+    "POST /v1/responses": _written(
+        "The answer to a question, as OpenAI.", responses.ResponsesBody, openai.ResponsesAnswer
+    ),
 }
 
 _LIST = {"after": "the id of the last on the page before", "limit": "how many", "order": "asc or desc"}
@@ -198,20 +209,26 @@ _TEI: Mapping[str, Operation] = {
 }
 
 _ADMIN: Mapping[str, Operation] = {
-    "GET /v1/admin/models/{model}": Operation("A model and its state, with the state's version."),
+    "GET /v1/admin/models/{model}": Operation(
+        "A model, with its state's version.", gives=described.ModelEntry
+    ),
     "POST /v1/admin/models/{model}/{action}": Operation(
-        "Load, unload, pin, unpin, pause, resume, drain, reload or adjust it.", admin.OrderBody, optional=True
+        "Load, unload, pin, unpin, pause, resume, drain, reload or adjust it.",
+        admin.OrderBody,
+        described.ModelEntry,
+        optional=True,
     ),
     "GET /v1/admin/catalog": Operation("What the catalogue is made of."),
-    "POST /v1/admin/catalog/reload": Operation("Read the catalogue again.", admin.Because, optional=True),
+    "POST /v1/admin/catalog/reload": Operation("Read it again.", admin.Because, CatalogDone, optional=True),
     "POST /v1/admin/catalog/entries": Operation(
         "Serve one more entry, or with `dry_run` tell what would change.", admin.EntryBody, status=201
     ),
     "DELETE /v1/admin/catalog/entries/{model}": Operation(
-        "Take out an entry that was added so.", query={"reason": "for the audit"}
+        "Take out an entry that was added so.", gives=CatalogDone, query={"reason": "for the audit"}
     ),
     "GET /v1/admin/audit": Operation(
         "What operators did, the newest first.",
+        gives=told.Audit,
         query={"limit": "how many; 100 when it is not said", "model": "of one model only"},
     ),
     "GET /v1/admin/devices": Operation("The ledger of each device, to the byte."),
@@ -227,18 +244,24 @@ _ADMIN: Mapping[str, Operation] = {
         "A recording as a file.", query={"shareable": "true leaves out who asked for what"}, gives=None
     ),
     "POST /v1/admin/recordings/{recording}/import": Operation("Take in a recording, a file.", status=201),
-    "POST /v1/admin/pause": Operation("Take nothing new; what waits goes on.", admin.Because, optional=True),
-    "POST /v1/admin/resume": Operation("Take requests again.", admin.Because, optional=True),
-    "GET /v1/admin/keys": Operation("Every key, without its secret."),
-    "POST /v1/admin/keys": Operation("Make one; its secret is in this answer only.", keys.NewKey, status=201),
-    "DELETE /v1/admin/keys/{key}": Operation("It stops at once.", query={"reason": "for the audit"}),
-    "GET /v1/admin/users": Operation("The console's users."),
-    "POST /v1/admin/users": Operation("Make one.", users.NewUser, status=201),
-    "DELETE /v1/admin/users/{user}": Operation(
-        "Remove one; the user's sessions end at once.", query={"reason": "for the audit"}
+    "POST /v1/admin/pause": Operation("Take nothing new.", admin.Because, told.PausedAll, optional=True),
+    "POST /v1/admin/resume": Operation("As before.", admin.Because, told.PausedAll, optional=True),
+    "GET /v1/admin/keys": Operation("Every key, without its secret.", gives=told.KeyList),
+    "POST /v1/admin/keys": Operation("Make one.", keys.NewKey, told.KeyMade, status=201),
+    "DELETE /v1/admin/keys/{key}": Operation(
+        "It stops at once.", gives=told.KeyShown, query={"reason": "for the audit"}
     ),
-    "POST /v1/admin/users/{user}/password": Operation("Give a user another password.", users.Rekeyed),
-    "POST /v1/admin/users/{user}/role": Operation("Give a user another role.", users.Reroled),
+    "GET /v1/admin/users": Operation("The console's users.", gives=told.UserList),
+    "POST /v1/admin/users": Operation("Make one.", users.NewUser, told.UserShown, status=201),
+    "DELETE /v1/admin/users/{user}": Operation(
+        "Remove one; the user's sessions end at once.",
+        gives=told.UserShown,
+        query={"reason": "for the audit"},
+    ),
+    "POST /v1/admin/users/{user}/password": Operation(
+        "Give a user another password.", users.Rekeyed, told.UserShown
+    ),
+    "POST /v1/admin/users/{user}/role": Operation("Give another role.", users.Reroled, told.UserShown),
 }
 
 OPERATIONS: Mapping[str, Operation] = {

@@ -92,6 +92,13 @@ def generation_usage(usage: Usage) -> dict[str, int]:
     }
 
 
+def reading_usage(usage: Usage) -> dict[str, int]:
+    """Of a call that writes nothing, in the words of other APIs; `truncated` is ours."""
+    tokens = usage.input_tokens
+    cut = {"truncated": usage.truncated} if usage.truncated else {}
+    return {"prompt_tokens": tokens, "total_tokens": tokens, **cut}
+
+
 def timing(spent: Timing) -> dict[str, float | None]:
     """In milliseconds. What comes after the model is part of its run here, so nobody measured it."""
     return {

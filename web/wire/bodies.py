@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw, Struct
 
-from engine.errors import InputTooLong, InvalidInput
+from engine.errors import ImageTooLarge, InputTooLong, InvalidInput
 from engine.requests import GenerateOptions, Item, Options, ServiceClass
 from web.wire import free, grammars, options
 from web.wire.decoding import Body, decode
@@ -35,6 +35,8 @@ class Asked:
     profile: str | None = None
     service_class: ServiceClass | None = None
     stream: bool = False
+    lora: str | None = None
+    """An adapter that reads it where the model has one of that name: what Jina's clients call a task."""
 
 
 class EncodeParams(Struct):
@@ -128,7 +130,8 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
     given = options.known(_options(read.options, form), options.GenerateKnown)
     size = len(read.prompt.encode())
     if size > limits.item_text_bytes:
-        raise InputTooLong(f"prompt has {size} bytes; at most {limits.item_text_bytes} are taken.")
+        most = limits.item_text_bytes
+        raise InputTooLong(f"prompt has {size} bytes; at most {most} are taken (max_item_text_bytes).")
     item = Item(text=read.prompt, images=tuple(image.media() for image in _images(read)))
     chosen = replace(_generation(read, given.raw), lora=read.lora_adapter or given.lora_id)
     return _asked((item,), chosen, given, stream=bool(read.stream))
@@ -148,15 +151,21 @@ def _images(read: GenerateBody) -> list[MediaBody]:
     if len(images) > MAX_IMAGES:
         raise InvalidInput(f"images has {len(images)} entries; at most {MAX_IMAGES} are taken.")
     for index, image in enumerate(images):
-        if len(image.data) > MAX_IMAGE_BYTES:
-            raise InputTooLong(f"images[{index}] is larger than {MAX_IMAGE_BYTES} bytes.")
+        check_image(len(image.data), f"images[{index}]")
     return images
+
+
+def check_image(size: int, where: str, param: str = "images") -> None:
+    """Of an image that a text is written about. `param` is its field. Raises ImageTooLarge."""
+    if size > MAX_IMAGE_BYTES:
+        said = f"{where} is an image of {size} bytes; at most {MAX_IMAGE_BYTES} are taken. Send it smaller."
+        raise ImageTooLarge(said, length=size, max_length=MAX_IMAGE_BYTES, param=param)
 
 
 def _generation(read: GenerateBody, raw: bool) -> GenerateOptions:
     stop = [read.stop] if isinstance(read.stop, str) else read.stop or []
     if len(stop) > MAX_STOPS or not all(stop):
-        raise InvalidInput(f"stop is at most {MAX_STOPS} texts, none of them empty.")
+        raise InvalidInput(f"stop has {len(stop)} texts; it is at most {MAX_STOPS}, none of them empty.")
     default = GenerateOptions()
 
     def chosen(name: str, least: float, most: float) -> float:

@@ -207,6 +207,13 @@ class OpenAIError(Exact):
     error: OpenAIDetail
 
 
+class BothErrors(Exact):
+    """Every error of the routes of models, for the clients of either API."""
+
+    detail: Detail
+    error: OpenAIDetail
+
+
 class ModelEntry(Struct):
     """One model and its state; there are further fields."""
 

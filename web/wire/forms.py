@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+
+_WEIGHT = re.compile(r"[01](\.[0-9]{0,3})?")
 
 
 class Form(StrEnum):
@@ -28,3 +31,14 @@ def of_answer(accept: str | None) -> Form:
 def of_error(accept: str | None) -> Form:
     """Msgpack only for those who name it: an error is also for people to read."""
     return Form.MSGPACK if "msgpack" in (accept or "").lower() else Form.JSON
+
+
+def prefers_page(accept: str | None) -> bool:
+    """Whether a page is wanted rather than data. Whoever says nothing of pages is a program."""
+    weights = {"text/html": 0.0, "application/json": 0.0}
+    for part in (accept or "").lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        said = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        if kind in weights:
+            weights[kind] = max(weights[kind], float(said) if _WEIGHT.fullmatch(said) else 0.0)
+    return weights["text/html"] > weights["application/json"]

@@ -55,7 +55,7 @@ class ItemBody(Struct, gc=False):
         if taken > limits.item_text_bytes:
             raise InputTooLong(
                 f"{where} has {taken} bytes of text and metadata; "
-                f"at most {limits.item_text_bytes} are taken. Cut it into several items."
+                f"at most {limits.item_text_bytes} are taken (max_item_text_bytes). Cut it into several."
             )
         if form is Form.MSGPACK and free.given(self.multivector):  # JSON has no arrays
             free.value(self.multivector, form, f"{where}.multivector", limits.item_text_bytes)
@@ -79,9 +79,11 @@ def items(bodies: Sequence[ItemBody], form: Form, limits: Limits) -> tuple[Item,
     if not bodies:
         raise InvalidInput("items is empty; send at least one.")
     if len(bodies) > limits.items:
-        raise InvalidInput(f"items has {len(bodies)} entries; at most {limits.items} are taken in a request.")
-    if sum(free.size(body.metadata) for body in bodies) > MAX_METADATA_BYTES:
-        raise InvalidInput(f"The metadata of all items exceeds {MAX_METADATA_BYTES} bytes.")
+        said = f"items has {len(bodies)} entries; at most {limits.items} are taken in a request (max_items)."
+        raise InvalidInput(said)
+    if (size := sum(free.size(body.metadata) for body in bodies)) > MAX_METADATA_BYTES:
+        said = f"The metadata of all items has {size} bytes; at most {MAX_METADATA_BYTES} are taken."
+        raise InvalidInput(said)
     free.within(sum([free.containers(body.metadata, form) for body in bodies]), "The metadata of all items")
     made: list[Item] = []
     for index, body in enumerate(bodies):

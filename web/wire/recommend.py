@@ -31,7 +31,7 @@ class RecommendBody(Struct):
 
 
 class Choice(Struct):
-    """`weights_bytes` is null until the model was looked at."""
+    """`weights_bytes` is null where its weights were not made of their source yet."""
 
     intent: Literal["fast", "best"]
     model: str

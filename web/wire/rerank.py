@@ -84,8 +84,10 @@ def read(body: Body, form: Form, limits: Limits) -> Reranking:
     if not asked.documents:
         raise InvalidInput("documents is empty; send at least one.")
     if len(asked.documents) > limits.items:
-        said = f"documents has {len(asked.documents)} entries; at most {limits.items} are taken in a request."
-        raise InvalidInput(said)
+        raise InvalidInput(
+            f"documents has {len(asked.documents)} entries; at most {limits.items} are taken in a request "
+            "(max_items)."
+        )
     raw = free.mapping(asked.options, form, "options", MAX_OPTIONS_BYTES)
     given = options.known(
         {"activation": "sigmoid", "overflow_policy": "truncate_text", **raw}, options.ScoreKnown
@@ -107,13 +109,15 @@ def answer(asked: Reranking, response: Response, request_id: str, version: str) 
     """As `Reranked`. Raises the error of the first document that has one."""
     ranked = answers.ranked(asked.items, response)[: asked.top_n]
     entries = (_result(asked, index, score) for index, score in ranked)
-    tokens = response.usage.input_tokens
+    used = response.usage
+    cut = f"Of {used.truncated} documents only the beginning was read: they are longer than the model takes."
     after = {
         "meta": {
             "api_version": {"version": version},
-            "tokens": {"input_tokens": tokens, "output_tokens": 0},
+            "tokens": {"input_tokens": used.input_tokens, "output_tokens": 0},
+            **({"warnings": [cut]} if used.truncated else {}),
         },
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        "usage": answers.reading_usage(used),
     }
     before = {"id": request_id, "model": response.model, "object": "list"}
     return Answer(before, "results", len(ranked), entries, after)

@@ -26,7 +26,8 @@ def item(text: str, limits: Limits, where: str, index: int | None = None) -> Ite
     size = len(text.encode()) if len(text) * 4 > limits.item_text_bytes else 0
     if size > limits.item_text_bytes:
         raise InputTooLong(
-            f"{where} has {size} bytes; at most {limits.item_text_bytes} are taken. Cut it into several.",
+            f"{where} has {size} bytes; at most {limits.item_text_bytes} are taken (max_item_text_bytes). "
+            "Cut it into several.",
             item=index,
         )
     return Item(text=text)

@@ -197,7 +197,9 @@ class Child:
         # Only where it was: whatever else it said may be of the document.
         frames = [line.strip() for line in tail.splitlines() if line.lstrip().startswith('File "')]
         log.warning("%s %s; it was at: %s", self._module, _cause(code), "; ".join(frames) or "unknown")
-        if any(words in tail for words in ("MemoryError", *NO_MEMORY)):
+        # PDFium aborts without a word where it gets no memory; whatever else aborts says why.
+        without_a_word = code == -signal.SIGABRT and not tail
+        if without_a_word or any(words in tail for words in ("MemoryError", *NO_MEMORY)):
             return too_much_memory(self._bounds.memory_bytes)
         last = tail.rpartition("\n")[2][-300:]
         said = f" It said: {last}" if last else ""

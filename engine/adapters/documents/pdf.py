@@ -6,11 +6,12 @@ PDFium reads what strangers send, so it never runs in this process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.adapters.documents.child import Bounds, Child
-from engine.errors import InferenceFailed, InputTooLong, InvalidInput
+from engine.adapters.documents.limits import DocumentLimits
+from engine.errors import InferenceFailed, InvalidInput
 
 BOUNDS = Bounds(memory_bytes=512 << 20, resident_bytes=256 << 20, answer_bytes=1 << 20, jobs=1000)
 """PDFium with a file of 50 MB open takes about 100 MiB."""
@@ -36,15 +37,17 @@ class Pages:
 class PdfReader:
     """Any thread may use it. Its process starts with the first PDF."""
 
-    def __init__(self) -> None:
-        self._child = Child("engine.adapters.documents.pdf_worker", BOUNDS)
+    def __init__(self, limits: DocumentLimits) -> None:
+        memory = max(BOUNDS.memory_bytes, limits.max_memory or 0)
+        self._child = Child("engine.adapters.documents.pdf_worker", replace(BOUNDS, memory_bytes=memory))
 
     def pages(self, data: bytes, asked: tuple[int, int] | None) -> Pages:
-        """Raises InvalidInput when the file cannot be read, is encrypted or lacks the asked pages."""
+        """Raises InvalidInput when the file cannot be read, is encrypted or lacks the asked pages, and
+        InputTooLong when that takes more memory or time than it may."""
         first, last = asked or (1, None)
         try:
             told = self._child.call({"data": data, "first": first, "last": last}, SECONDS)
-        except (InferenceFailed, InputTooLong) as error:
+        except InferenceFailed as error:
             raise InvalidInput(f"The PDF cannot be read: {error.message}") from error
         return Pages(**told)
 

@@ -12,10 +12,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from engine.adapters.forward.filled import Filled
 from engine.adapters.forward.packing import Layout
 
 NAME = "serai_packed"
 """What the function is called in transformers' interface."""
+DISTANCES = 1 << 22
+"""Numbers of a bias by distance that are held at once: for a long text it is made some rows at a time."""
 
 
 def register() -> None:
@@ -35,29 +38,37 @@ def packed_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    packing: Layout,
+    packing: Layout | Filled,
     scaling: float | None = None,
     is_causal: bool | None = None,
     sliding_window: int | None = None,
+    slopes: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention inside each sequence of one packed row.
 
     `query` is (1, heads, tokens, dim), the answer (1, tokens, heads, dim). `key` and `value` may have
-    fewer heads. A window of w reaches w - 1 tokens to either side, as transformers passes it.
+    fewer heads. A window of w reaches w - 1 tokens to either side, as transformers passes it. `slopes`,
+    (heads,): how much each head minds a step of distance, where the model has ALiBi.
     """
     causal = bool(is_causal if is_causal is not None else getattr(module, "is_causal", False))
     causal = causal and getattr(getattr(module, "config", None), "is_causal", True) is not False
+    if isinstance(packing, Filled):
+        if slopes is not None:
+            raise ValueError("a filled batch has no attention by distance")
+        return packing.attend(query, key, value, scaling, causal, sliding_window), None
     # (tokens, heads, dim): a run of equal lengths is then a view, whatever the strides
     queries, keys, values = (x[0].transpose(0, 1) for x in (query, key, value))
     halved = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0
-    if halved and packing.seen is None:
+    if halved and packing.seen is None and slopes is None:
         return _varlen(queries, keys, values, packing, scaling, causal, sliding_window)[None], None
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3])
     for segment in packing.segments:
         q, k, v = (segment.of(x).transpose(1, 2) for x in (queries, keys, values))
         unseen = packing.hidden(segment)
-        if unseen is None:
+        if slopes is not None:
+            attended = attend_by_distance(q, k, v, scaling, slopes, unseen)
+        elif unseen is None:
             attended = attend(q, k, v, scaling, causal, sliding_window)
         else:
             attended = attend_in_part(q, k, v, scaling, causal, sliding_window, unseen)
@@ -109,6 +120,33 @@ def attend_in_part(
     return scaled_dot_product_attention(
         query, key, value, attn_mask=seen, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )
+
+
+def attend_by_distance(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    slopes: Tensor,
+    unseen: NDArray[np.bool_] | None,
+) -> Tensor:
+    """Attention to either side, less for what is far (ALiBi, arXiv 2108.12409): (n, heads, length, dim)."""
+    heads, length = query.shape[1:3]
+    masks = 1 if unseen is None else query.shape[0]
+    step = max(1, DISTANCES // (masks * heads * length))
+    places = torch.arange(length, device=query.device)
+    out = query.new_empty(*query.shape[:3], value.shape[3])
+    for begin in range(0, length, step):
+        rows = slice(begin, begin + step)
+        steps = (places[rows, None] - places[None]).abs()
+        bias = (-slopes[:, None, None] * steps).to(query.dtype)[None]
+        if unseen is not None:
+            hidden = torch.from_numpy(unseen).to(query.device)[:, None, None]
+            bias = bias.masked_fill(hidden, -torch.inf)
+        out[:, :, rows] = scaled_dot_product_attention(
+            query[:, :, rows], key, value, attn_mask=bias, scale=scaling
+        )
+    return out
 
 
 def _in_reach(begin: int, end: int, keys: slice, window: int, causal: bool, device: torch.device) -> Tensor:

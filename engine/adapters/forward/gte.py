@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
@@ -21,6 +22,8 @@ from transformers import (
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from engine.adapters.forward.bert_parts import Embeddings, Pooler
 
 KIND = "new"
 SNOWFLAKES = "gte"
@@ -46,6 +49,7 @@ class GteConfig(PreTrainedConfig):
     pad_token_id: int = 0
     rope_theta: float = 10000.0
     rope_scaling: dict[str, Any] | None = None
+    tie_word_embeddings: bool = True
 
 
 class SnowflakeConfig(GteConfig):
@@ -58,6 +62,7 @@ def register() -> None:
     AutoConfig.register(SNOWFLAKES, SnowflakeConfig, exist_ok=True)
     AutoModel.register(GteConfig, GteModel, exist_ok=True)
     AutoModel.register(SnowflakeConfig, SnowflakeModel, exist_ok=True)
+    AutoModelForMaskedLM.register(GteConfig, GteForMaskedLM, exist_ok=True)
     classifier = AutoModelForSequenceClassification
     classifier.register(GteConfig, GteForSequenceClassification, exist_ok=True)
     classifier.register(SnowflakeConfig, SnowflakeForSequenceClassification, exist_ok=True)
@@ -87,21 +92,6 @@ def _turn(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """(1, tokens, heads, size), each head's halves being pairs."""
     first, second = states.chunk(2, dim=-1)
     return states * cosines + torch.cat((-second, first), dim=-1) * sines
-
-
-class _Embeddings(nn.Module):
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        if config.type_vocab_size > 0:
-            self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, types: Tensor | None) -> Tensor:
-        found = self.word_embeddings(ids)
-        if hasattr(self, "token_type_embeddings"):
-            found = found + self.token_type_embeddings(torch.zeros_like(ids) if types is None else types)
-        return cast(Tensor, self.LayerNorm(found))
 
 
 class _Attention(nn.Module):
@@ -166,15 +156,6 @@ class _Layers(nn.Module):
         self.layer = nn.ModuleList([_Layer(config) for _ in range(config.num_hidden_layers)])
 
 
-class _Pooler(nn.Module):
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def forward(self, states: Tensor) -> Tensor:
-        return torch.tanh(self.dense(states[:, 0]))
-
-
 class _GtePreTrained(PreTrainedModel):
     config_class = GteConfig
     base_model_prefix = KIND
@@ -188,9 +169,9 @@ class GteModel(_GtePreTrained):
         named = (config.position_embedding_type, config.layer_norm_type, bool(config.logn_attention_scale))
         if named != ("rope", "layer_norm", False):
             raise ValueError(f"a GTE encoder of this kind is not supported: {named}")
-        self.embeddings = _Embeddings(config)
+        self.embeddings = Embeddings(config)
         self.encoder = _Layers(config)
-        self.pooler = _Pooler(config) if add_pooling_layer else None
+        self.pooler = Pooler(config) if add_pooling_layer else None
         cast(Any, self).post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -232,3 +213,28 @@ class GteForSequenceClassification(_GtePreTrained):
 
 class SnowflakeForSequenceClassification(GteForSequenceClassification):
     config_class = SnowflakeConfig
+
+
+class _Words(nn.Module):
+    """The scores of each token's place over the vocabulary."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.act = ACT2FN[config.hidden_act]
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return cast(Tensor, self.decoder(self.norm(self.act(self.dense(states)))))
+
+
+class GteForMaskedLM(_GtePreTrained):
+    """Its head is applied by `heads.token_logits`; this holds the tensors."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self._tied_weights_keys = {"lm_head.decoder.weight": "new.embeddings.word_embeddings.weight"}
+        self.new = GteModel(config)
+        self.lm_head = _Words(config)
+        cast(Any, self).post_init()

@@ -62,6 +62,7 @@ CLASSIFIERS: Mapping[str, tuple[str, Head]] = {
     "gemma": ("last", _score),
     "gemma3_text": ("last", _score),
     "gte": ("cls", _pooler),
+    "jina_bert": ("cls", _pooler),
     "jina_embeddings_v3": ("cls", _classifier),
     "llama": ("last", _score),
     "mistral": ("last", _score),
@@ -116,6 +117,6 @@ def token_logits(model: Any, states: Tensor) -> Tensor:
             return cast(Tensor, model.decoder(model.head(states)))
         case "electra":
             return cast(Tensor, model.generator_lm_head(model.generator_predictions(states)))
-        case "camembert" | "eurobert" | "jina_embeddings_v3" | "mpnet" | "roberta" | "xlm-roberta":
+        case "camembert" | "eurobert" | "jina_embeddings_v3" | "mpnet" | "new" | "roberta" | "xlm-roberta":
             return cast(Tensor, model.lm_head(states))
     raise BadWeights(f"no masked language model of family {model.config.model_type!r}")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.adapters.forward import attention, linear
+from engine.adapters.forward import attention, dialects, linear
 from engine.adapters.forward.packing import Layout, buckets
 from engine.adapters.lora.rows import applied, laid
 
@@ -37,12 +37,14 @@ PACKED = frozenset(
         "gemma",
         "gemma3_text",
         "gte",
+        "jina_bert",
         "jina_embeddings_v3",
         "llama",
         "mistral",
         "modernbert",
         "new",
         "nomic_bert",
+        "nomic_moe",
         "qwen2",
         "qwen3",
         "roberta",
@@ -181,6 +183,9 @@ def workspace_per_token(config: Mapping[str, Any], bytes_per_value: int = 4) -> 
     hidden = _said(config, 768, "hidden_size", "dim", "d_model")
     inner = _said(config, 4 * hidden, "intermediate_size", "hidden_dim", "d_ff")
     values = max(3 * inner + 4 * hidden, 7 * hidden)
+    if config.get("model_type") == dialects.JINA_BERT:
+        # of its bias heads x length numbers, but never more than the bound for a whole pass
+        values += int((_said(config, 12, "num_attention_heads") * attention.DISTANCES) ** 0.5)
     if config.get("model_type") not in PACKED:
         heads = _said(config, 12, "num_attention_heads", "n_heads", "num_heads")
         values += 3 * heads * _said(config, 512, "max_position_embeddings", "n_positions")

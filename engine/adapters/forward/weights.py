@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from engine.adapters.forward import linear
+from engine.adapters.forward import dialects, linear, own
 from engine.devices.host import trim
 
 # Its lines go where all others go, and in their form; by itself it writes to stderr.
@@ -162,16 +162,18 @@ def load(
     without: Collection[str] = (),
     trust_remote_code: bool = False,
 ) -> PreTrainedModel:
-    """The model that the transformers class `auto` (AutoModel, ...) makes of a directory, on `device`.
+    """What the transformers class `auto` (AutoModel, ...) makes of a directory, on `device`, for inference.
 
-    Built without memory, then given the tensors of its files, less those `without` leaves out; ready
-    for inference. Raises BadWeights when the files lack a weight that the model needs.
+    Its tensors are those of the files, less what `without` leaves out. Raises BadWeights for files that
+    lack one that the model needs.
     """
-    config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust_remote_code)
     stored = stored_tensors(path, without)
-    stays = torch.device(device).type == "cpu"
-    state = read(stored, dtype) if stays else mapped(stored)
+    own.register()
+    remote = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    config = own.configuration(_said(path), stored) or AutoConfig.from_pretrained(path, **remote)
+    found = read(stored, dtype) if torch.device(device).type == "cpu" else mapped(stored)
     kind = type(skeleton(lambda: auto.from_config(config, trust_remote_code=trust_remote_code)))
+    state = dialects.renamed(config.model_type, found)
     model = given(kind, config, state, dtype, without=without, where=str(path))
     return cast(PreTrainedModel, cast(Any, model).to(device).eval().requires_grad_(False))
 
@@ -236,7 +238,19 @@ def release(model: nn.Module) -> None:
 
 
 def model_config(path: Path) -> dict[str, Any]:
-    """config.json as it is. Raises BadWeights when there is none."""
+    """config.json, as the network here is configured. Raises BadWeights when there is none."""
+    try:
+        return dialects.translated(_said(path))
+    except ValueError as error:
+        raise BadWeights(f"{path} cannot be served: {error}") from error
+
+
+def of_own_code(path: Path) -> bool:
+    """Whether a network here stands in for modelling code that the repository brings."""
+    return (path / "config.json").is_file() and model_config(path) != _said(path)
+
+
+def _said(path: Path) -> dict[str, Any]:
     try:
         return cast(dict[str, Any], json.loads((path / "config.json").read_text("utf-8")))
     except (OSError, ValueError) as error:

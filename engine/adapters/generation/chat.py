@@ -21,14 +21,20 @@ class Chat:
     """A tokenizer with its chat template, if it has one. May be used by several threads at once."""
 
     def __init__(
-        self, path: Path, max_tokens: int, trust_remote_code: bool, image_token: str | None = None
+        self,
+        path: Path,
+        max_tokens: int,
+        trust_remote_code: bool,
+        image_token: str | None = None,
+        template: str | None = None,
     ) -> None:
-        """`image_token`: of a model that sees, what its template writes in the place of an image."""
+        """`image_token`: of a model that sees, what its template writes in the place of an image.
+        `template`: where the directory has none."""
         self._tokenizer: Any = AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=trust_remote_code
         )
         if not self._tokenizer.chat_template:
-            self._tokenizer.chat_template = _beside(path)
+            self._tokenizer.chat_template = _beside(path) or template
         self._image_token = image_token
         # The wrapper sets truncation on each call and is not for several threads; this part is.
         self.backend: Tokenizer = self._tokenizer.backend_tokenizer

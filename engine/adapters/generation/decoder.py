@@ -4,6 +4,7 @@ A step is one forward pass over one row of tokens: the last token of every seque
 and as many prompt tokens of those that joined as time allows (chunked prefill beside decoding, as in
 Sarathi-Serve). So nobody's answer waits for somebody's prompt, and no token is padding. Images are
 looked at one after the other between steps; a prompt is read up to the first that was not looked at.
+Where the tokens of an image see each other in both directions, one step reads all of them.
 """
 
 from __future__ import annotations
@@ -163,10 +164,15 @@ class Decoder:
         return rows if rows >= self._least_rows() else 0
 
     def _most_rows(self) -> int:
-        return self._decoding() + min(self._unread(), self._max_chunk)
+        return self._decoding() + max(min(self._unread(), self._max_chunk), self._least())
 
     def _least_rows(self) -> int:
-        return self._decoding() + min(self._unread(), LEAST_CHUNK, self._max_chunk)
+        return self._decoding() + max(min(self._unread(), LEAST_CHUNK, self._max_chunk), self._least())
+
+    def _least(self) -> int:
+        """What the prompt that is read next takes in any case; 0 when none can be read."""
+        reading = (r for r in self._running.values() if not r.decoding and r.readable)
+        return next((running.least for running in reading), 0)
 
     def _decoding(self) -> int:
         return sum(running.decoding for running in self._running.values())
@@ -193,7 +199,7 @@ class Decoder:
                 last.append(len(ids) - 1)
         names = [running.lora for running, _ in reading]
         with applied(laid(names, [count for _, count in reading], self._device)):
-            segments = [Segment(running.cache, count) for running, count in reading]
+            segments = [running.segment(count) for running, count in reading]
             logits, step = self._forward(segments, ids, last, [running.view for running, _ in reading])
         chosen = sampling.choose(logits, [running.sampler for running in choosing])
         step.done()

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import scaled_dot_product_attention
@@ -60,6 +62,8 @@ class Segment:
 
     cache: Cache
     count: int
+    reach: NDArray[np.int64] | None = None
+    """The last token that each of them sees, none beyond these, where that is not itself for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class Step:
         self._fresh = [s.cache.between(s.cache.length, s.cache.length + s.count) for s in segments]
         self._seen: dict[int | None, list[Seen]] = {}
         self._key_offsets: dict[int | None, Tensor] = {}
+        self.ahead = any(segment.reach is not None for segment in segments)
+        """Whether a token sees later ones, which no causal kernel does."""
         self.written = 0
         """Layers that stored their keys and values."""
 
@@ -124,14 +130,17 @@ def _seen(segment: Segment, window: int | None) -> Seen:
     end = before + count
     first = max(0, before + 1 - window) if window else 0
     views = segment.cache.between(first, end)
-    if count == 1:
+    if segment.reach is None and count == 1:
         return Seen(views, end - first, None, False)
-    if before == 0 and (window is None or count <= window):
+    if segment.reach is None and before == 0 and (window is None or count <= window):
         return Seen(views, end - first, None, True)
+    if segment.reach is not None and before == 0 and segment.reach.min() == end - 1:
+        return Seen(views, end, None, False)  # a prefix sees all of itself, whatever the window
     device = views[0].device
     mine = torch.arange(before, end, device=device)[:, None]
     other = torch.arange(first, end, device=device)[None]
-    mask = other <= mine
+    last = mine if segment.reach is None else torch.from_numpy(segment.reach).to(device)[:, None]
+    mask = other <= last
     if window:
         mask &= other > mine - window
     return Seen(views, end - first, mask, False)
@@ -157,7 +166,8 @@ def attend(
     if softcap is not None:
         pairs = zip(query.split(step.counts, 2), seen, strict=True)
         return torch.cat([_capped(rows, known, layer, scaling, softcap) for rows, known in pairs], 1), None
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0:
+    halved = query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] % 8 == 0
+    if halved and not step.ahead:
         return _varlen(query, step, layer, scaling, sliding_window), None
     parts = [
         scaled_dot_product_attention(

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from engine.adapters.family import Progressed
-from engine.adapters.generation.kv import Cache
+from engine.adapters.generation.kv import Cache, Segment
 from engine.adapters.generation.sampling import Sampler
 from engine.adapters.generation.views import Glance, View
 from engine.adapters.generation.vocabulary import Grammar
@@ -86,6 +86,21 @@ class Running:
         return count if self.view is None else self.view.readable(self.cache.length, count)
 
     @property
+    def least(self) -> int:
+        """The fewest unread tokens that a step can read."""
+        return 1 if self.view is None else self.view.least(self.cache.length)
+
+    def within(self, rows: int) -> int:
+        """How many tokens it reads of a step that has so many rows for it."""
+        count = max(0, min(rows, self.readable))
+        return count if self.view is None else self.view.unbroken(self.cache.length, count)
+
+    def segment(self, count: int) -> Segment:
+        """Its next `count` tokens."""
+        reach = None if self.view is None else self.view.reach(self.cache.length, count)
+        return Segment(self.cache, count, reach)
+
+    @property
     def nbytes(self) -> int:
         """On the device."""
         return self.cache.nbytes + (self.view.nbytes if self.view else 0)
@@ -134,6 +149,6 @@ def share(rows: int, sequences: Sequence[Running]) -> list[int]:
         if sequence.decoding:
             counts.append(1)
             continue
-        counts.append(max(0, min(left, sequence.readable)))
+        counts.append(sequence.within(left))
         left -= counts[-1]
     return counts

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine.adapters.generation.kinds import Block, Kind
 from engine.adapters.generation.kv import Step
 from engine.adapters.generation.pace import Pace
 from engine.adapters.generation.sequences import Prompt
 from engine.adapters.generation.views import Glance, View, flat
-
-if TYPE_CHECKING:
-    from engine.adapters.generation.eyes import Kind
 
 
 class Sight:
@@ -36,13 +35,24 @@ class Sight:
 
     def view(self, prompt: Prompt) -> View | None:
         """Room for the features of a prompt's images. Raises torch.OutOfMemoryError."""
-        if not prompt.glances:
+        if not prompt.glances and self._kind.block is not Block.PROMPT:
             return None
         places = np.flatnonzero(prompt.ids == self._token)
         model = self._model
         size = (self._levels, len(places), model.get_input_embeddings().weight.shape[1])
         features = torch.empty(size, dtype=model.dtype, device=model.device)
-        return View(prompt.glances, places, features, self._positions(prompt))
+        return View(prompt.glances, places, features, self._positions(prompt), self._blocks(prompt, places))
+
+    def _blocks(self, prompt: Prompt, places: NDArray[np.intp]) -> list[tuple[int, int]]:
+        match self._kind.block:
+            case Block.NONE:
+                return []
+            case Block.PROMPT:
+                return [(0, len(prompt.ids))]
+            case Block.IMAGE:
+                ends = np.cumsum([glance.tokens for glance in prompt.glances])
+                begins = ends - [glance.tokens for glance in prompt.glances]
+                return [(int(places[a]), int(places[b - 1]) + 1) for a, b in zip(begins, ends, strict=True)]
 
     def looks(self, glance: Glance, seconds: float) -> bool:
         """Whether it is predicted to be seen in time."""
@@ -110,7 +120,7 @@ class Sight:
 
     def _places(self, step: Step, views: Sequence[View | None]) -> Tensor:
         if not self._kind.moving:
-            return torch.tensor([step.positions()])
+            return torch.tensor([step.positions()]) + self._kind.first
         found = [
             flat(s.cache.length, s.count) if view is None else view.positions(s.cache.length, s.count)
             for s, view in zip(step.segments, views, strict=True)

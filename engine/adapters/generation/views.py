@@ -29,7 +29,11 @@ class Glance:
 
 
 class View:
-    """Its prompt may be read up to the first image token that has no features yet."""
+    """Its prompt may be read up to the first image token that has no features yet.
+
+    `blocks`, ascending starts and ends, are stretches of it whose tokens see each other in both directions:
+    one step reads all of such a stretch, or nothing.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class View:
         places: NDArray[np.intp],
         features: Tensor,
         positions: NDArray[np.int64] | None,
+        blocks: Sequence[tuple[int, int]] = (),
     ) -> None:
         """`places`: where image tokens stand in the prompt, ascending. `features` (levels, image tokens,
         hidden) are filled in their order. `positions` (3, prompt), where tokens have three of them."""
@@ -45,6 +50,7 @@ class View:
         self._features = features
         self._seen = 0
         self._positions = positions
+        self._begins, self._ends = np.array(blocks, np.int64).reshape(-1, 2).T
 
     @property
     def nbytes(self) -> int:
@@ -60,9 +66,32 @@ class View:
 
     def readable(self, at: int, count: int) -> int:
         """How many of the `count` tokens from `at` on may be read now."""
-        if self._seen == len(self._places):
-            return count
-        return min(count, int(self._places[self._seen]) - at)
+        if self._seen < len(self._places):
+            count = min(count, int(self._places[self._seen]) - at)
+        return self.unbroken(at, count)
+
+    def unbroken(self, at: int, count: int) -> int:
+        """`count`, or as many as there are before the block that would be broken."""
+        begin, end = self._block(at + count - 1)
+        return count if end <= at + count else max(begin - at, 0)
+
+    def least(self, at: int) -> int:
+        """The fewest tokens that a step reads from `at` on: a block, or one."""
+        return max(1, self._block(at)[1] - at)
+
+    def reach(self, at: int, count: int) -> NDArray[np.int64] | None:
+        """Of the `count` tokens from `at` on, the last that each sees; None where that is itself."""
+        last = np.arange(at, at + count)
+        for begin, end in zip(self._begins, self._ends, strict=True):
+            last[max(begin - at, 0) : max(end - at, 0)] = end - 1
+        return last if (last > np.arange(at, at + count)).any() else None
+
+    def _block(self, token: int) -> tuple[int, int]:
+        """Begin and end of the one that holds a token; an empty one before it where none does."""
+        number = int(np.searchsorted(self._begins, token, "right")) - 1
+        if number < 0 or self._ends[number] <= token:
+            return token, token
+        return int(self._begins[number]), int(self._ends[number])
 
     def within(self, at: int, count: int) -> tuple[NDArray[np.intp], Tensor]:
         """Which of the `count` tokens from `at` on are of images, and their features."""
@@ -84,6 +113,7 @@ class View:
         levels, _, hidden = self._features.shape
         self._features = self._features.new_empty((levels, 0, hidden))
         self._places = self._places[:0]
+        self._begins = self._ends = self._begins[:0]
         self._seen = 0
 
 

@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from gliner import config as kinds  # type: ignore[import-untyped]
+from gliner.data_processing.tokenizer import WordsSplitter  # type: ignore[import-untyped]
 from gliner.modeling import base as networks  # type: ignore[import-untyped]
 from tokenizers import Tokenizer
 
 from engine.adapters.forward import weights
 from engine.adapters.forward.weights import BadWeights
 from engine.adapters.preparing.named import encoder_config, named_tokenizer
+from engine.adapters.preparing.words import Splitter
 
 CONFIG = "gliner_config.json"
+FETCHES = ("stanza", "hanlp")
+"""Splitters of words that look for models of their own when a text comes."""
 PICKLES = ("pytorch_model.bin", "model.bin", "pytorch_model.pt")
 
 VARIANTS: Mapping[tuple[str, bool], tuple[type[Any], type[Any]]] = {
@@ -72,6 +76,20 @@ class Directory:
             if found.token_to_id(self.config.ent_token) is None:
                 found.add_special_tokens(added)
         return found
+
+    def splitter(self) -> Splitter:
+        """Raises BadWeights for one that is not installed, or fetches models while it works."""
+        kind = str(self.config.words_splitter_type)
+        if kind in FETCHES:
+            raise BadWeights(
+                f"{self.path} splits words by {kind}, which fetches models and does not run here"
+            )
+        try:
+            return cast(Splitter, WordsSplitter(splitter_type=kind))
+        except (ImportError, OSError, ValueError) as error:
+            raise BadWeights(
+                f"{self.path} splits words by {kind}, which is not installed: {error}"
+            ) from error
 
     def labels_tokenizer(self) -> Tokenizer:
         return named_tokenizer(

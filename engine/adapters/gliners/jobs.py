@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gliner.data_processing.tokenizer import WordsSplitter  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from engine.adapters.family import Prepared
 from engine.adapters.forward.packed import Ids
 from engine.adapters.gliners.directory import Directory
 from engine.adapters.labelling.open_labels import (
+    MAX_LABEL,
     OpenLabels,
     Thresholds,
     Wanted,
+    fits,
     flag,
     names,
     no_arrays,
@@ -105,7 +106,7 @@ class SpanPreparer:
         tokenizer = self._directory.tokenizer()
         self.cutter = Cutter(tokenizer)
         self._labels = OpenLabels(spec)
-        self._tokenizer = WordTokenizer(tokenizer, WordsSplitter(splitter_type=config.words_splitter_type))
+        self._tokenizer = WordTokenizer(tokenizer, self._directory.splitter())
         around = tokenizer.encode([], is_pretokenized=True)
         end = next((i for i, name in enumerate(around.tokens) if name not in _BEGINNINGS), 1)
         self._before, self._after = tuple(around.ids[:end]), tuple(around.ids[end:])
@@ -116,6 +117,9 @@ class SpanPreparer:
         self._overlap = min(max(widest, OVERLAP), self._words // 4)
         if self._directory.bi_encoder:
             self._of_labels = self._directory.labels_tokenizer()
+            # an entry's max_tokens is about texts
+            unsaid = spec.model_copy(update={"max_tokens": None})
+            self._most_of_label = encoder_tokens(unsaid, config.labels_encoder_config, MAX_LABEL)
         else:
             self._ent = self._directory.marker(tokenizer, config.ent_token, config.class_token_index)
 
@@ -139,7 +143,8 @@ class SpanPreparer:
         schema = options.output_schema or {}
         if strange := sorted(set(schema) - set(LABELS_FROM_SCHEMA)):
             raise InvalidInput(
-                f"output_schema.{strange[0]} is not known to this model; it takes entities and relations."
+                f"output_schema.{strange[0][:100]} is not known to this model; it takes entities and "
+                "relations."
             )
         thresholds = Thresholds.of(self._spec, options, THRESHOLD)
         entities = schema.get("entities", options.labels)
@@ -170,13 +175,16 @@ class SpanPreparer:
         )
 
     def _relations(self, asked: object, options: ExtractOptions, thresholds: Thresholds) -> Wanted:
-        asked = asked or self._spec.options.get("relations") if self._directory.relations else asked
-        if not asked:
-            return NOTHING
+        listed = () if asked is None else names(asked, "relations")
         if not self._directory.relations:
-            raise InvalidInput(f"{self._spec.id} finds entities, and no relations between them.")
+            if listed:
+                raise InvalidInput(f"{self._spec.id} finds entities, and no relations between them.")
+            return NOTHING
+        listed = listed or tuple(self._spec.options.get("relations") or ())
+        if not listed:
+            return NOTHING
         least = number(self._spec, options, "relation_threshold", thresholds.common)
-        return self._labels.choose(names(asked, "relations"), Thresholds(least, thresholds.own))
+        return self._labels.choose(listed, Thresholds(least, thresholds.own))
 
     def _prompt(self, wanted: Wanted, relations: Wanted) -> Prompt:
         config = self._directory.config
@@ -201,9 +209,12 @@ class SpanPreparer:
         return Prompt(tuple(ids), labels, related)
 
     def _label_ids(self, wanted: Wanted) -> tuple[Ids, ...]:
+        """Raises InputTooLong for a label that its encoder cannot read."""
         if not self._directory.bi_encoder:
             return ()
-        return tuple(np.array(e.ids, np.int32) for e in self._of_labels.encode_batch(list(wanted.prompts)))
+        read = [np.array(e.ids, np.int32) for e in self._of_labels.encode_batch(list(wanted.prompts))]
+        fits(read, self._most_of_label, self._spec.id)
+        return tuple(read)
 
     def _one(self, text: str, words: Words, asked: _Asked, index: int) -> Prepared | EngineError:
         try:

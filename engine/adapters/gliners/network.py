@@ -7,7 +7,6 @@ own, so windows with different labels share every forward pass.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +25,7 @@ from engine.adapters.forward.packed import Encoder, Hidden, Ids
 from engine.adapters.forward.pooling import pool
 from engine.adapters.gliners.directory import Directory
 from engine.adapters.gliners.jobs import SpanJob, Window
+from engine.adapters.labelling.kept import LabelVectors
 
 PADDABLE = frozenset(["marker", "markerV0", "token_level"])
 """Ways to represent a span that do not look beyond its own words; others run on windows of one length."""
@@ -33,7 +33,6 @@ ROWS = {"cpu": 512, "cuda": 4096}
 """Words, padding included, that go through the layers behind the encoder at once."""
 LABELS = 25
 """That each of these words meets at once where spans are told by their tokens."""
-LABELS_KEPT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,8 @@ class Network:
         self._encoder = Encoder(self._parts.token_rep_layer.bert_layer.model)
         if directory.bi_encoder:
             self._of_labels = Encoder(self._parts.token_rep_layer.labels_encoder.model)
-        self._known: dict[str, Tensor] = {}
-        """Bi-encoders: vectors of labels, in host memory; those read last are at the end."""
-        self._lock = threading.Lock()
+        self._known = LabelVectors(self._read)
+        """Of bi-encoders."""
         kind = next(network.parameters()).device.type
         self._rows = ROWS.get(kind, ROWS["cpu"])
         context = getattr(directory.config, "span_encoder_config", None)
@@ -91,7 +89,8 @@ class Network:
             states = self._projected(hidden, "projection")
             labels = self._labels(jobs) if self._bi_encoder else {}
             seen: dict[int, Seen] = {}
-            for part in self._divided(states, [window for _, window in windows]):
+            counts = [len(job.wanted) for job, _ in windows]
+            for part in self._divided(states, [window for _, window in windows], counts):
                 held = [windows[place][0] for place in part.places]
                 vectors = [
                     torch.stack([labels[label] for label in job.wanted.prompts]).to(part.words.device)
@@ -142,29 +141,22 @@ class Network:
         asked = {
             label: ids for job in jobs for label, ids in zip(job.wanted.prompts, job.label_ids, strict=True)
         }
-        with self._lock:
-            found = {label: self._known[label] for label in asked if label in self._known}
-        new = {label: ids for label, ids in asked.items() if label not in found}
-        if new:
-            found |= dict(zip(new, self._read(list(new.values())), strict=True))
-        with self._lock:
-            for label in asked:
-                self._known.pop(label, None)
-                self._known[label] = found[label]
-            for label in list(self._known)[: max(0, len(self._known) - LABELS_KEPT)]:
-                del self._known[label]
-        return found
+        return dict(zip(asked, self._known.of(list(asked.values())), strict=True))
 
     def _read(self, labels: Sequence[Ids]) -> Sequence[Tensor]:
         hidden = self._projected(self._of_labels.hidden(labels), "labels_projection")
         return list(pool(hidden, "mean").cpu())
 
-    def _divided(self, states: Hidden, windows: Sequence[Window]) -> Iterator[Part]:
+    def _divided(self, states: Hidden, windows: Sequence[Window], counts: Sequence[int]) -> Iterator[Part]:
+        """`counts` are the labels of each window: their vectors are as many times as there are windows."""
         order = sorted(range(len(windows)), key=lambda place: len(windows[place].span))
         first = 0
         while first < len(order):
-            last = first + 1
+            last, most = first + 1, counts[order[first]]
             while last < len(order) and self._fits(windows, order, first, last):
+                most = max(most, counts[order[last]])
+                if most * (last - first + 1) > self._rows * LABELS:
+                    break
                 last += 1
             yield self._part(states, windows, order[first:last])
             first = last

@@ -37,10 +37,10 @@ def above(chances: NDArray[np.float32], thresholds: Sequence[float]) -> list[Can
     ]
 
 
-def between(chances: NDArray[np.float32], thresholds: Sequence[float]) -> list[Candidate]:
+def between(chances: NDArray[np.float32], thresholds: Sequence[float], most: int) -> list[Candidate]:
     """`chances` (words, labels, 3): that a span starts there, ends there, goes on there.
 
-    A span is as likely as the least likely of its parts.
+    A span has at most so many words, and is as likely as the least likely of its parts.
     """
     words = chances.shape[0]
     found: list[Candidate] = []
@@ -48,7 +48,7 @@ def between(chances: NDArray[np.float32], thresholds: Sequence[float]) -> list[C
         least = thresholds[label]
         _, ends, inside = chances[:, label].T
         score = float(chances[start, label, 0])
-        for last in range(start, words):
+        for last in range(start, min(words, start + most)):
             if inside[last] < least:
                 break
             score = min(score, float(inside[last]))

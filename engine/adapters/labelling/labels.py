@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.adapters.labelling.open_labels import checked
 from engine.errors import InvalidInput, NotFinite
 from engine.requests import Classification
 
@@ -66,7 +67,7 @@ class Labels:
             return Chosen({label: label for label in self._own})
         names: dict[str, str] = {}
         for name in asked:
-            meant = self._table.get(_key(name))
+            meant = self._table.get(_key(checked(name)))
             if meant is None:
                 raise InvalidInput(
                     f"{self._model} does not know the label {name[:100]!r}; it can give: "

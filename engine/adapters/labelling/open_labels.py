@@ -6,15 +6,15 @@ separated by `|`; any other name is read as it stands. Its names are what is loo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.catalog import ModelSpec
-from engine.errors import InvalidInput
+from engine.errors import InputTooLong, InvalidInput
 from engine.requests import ExtractOptions
 
 MAX_LABEL = 2000
@@ -47,9 +47,9 @@ class Thresholds:
         if common is None:
             common = spec.options.get("threshold", fallback)
         own = options.extra.get("thresholds", spec.options.get("thresholds", {}))
-        if not isinstance(own, Mapping):
+        if not isinstance(own, Mapping) or not all(isinstance(label, str) for label in own):
             raise InvalidInput("options.thresholds maps labels to numbers between 0 and 1.")
-        return cls(_chance(common), {str(label): _chance(value) for label, value in own.items()})
+        return cls(chance(common), {label: chance(value) for label, value in own.items()})
 
     def __getitem__(self, name: str) -> float:
         return self.own.get(name, self.common)
@@ -85,6 +85,17 @@ class OpenLabels:
         return self._table.get(checked(name).casefold()) or (name,)
 
 
+def fits(labels: Iterable[Sequence[Any] | NDArray[Any]], most: int, model: str) -> None:
+    """Raises InputTooLong where one of these labels, as tokens, is longer than what reads it takes."""
+    longest = max(map(len, labels), default=0)
+    if longest > most:
+        raise InputTooLong(
+            f"A label, or the prompt of all labels, takes {longest} tokens; {model} reads {most} at once.",
+            length=longest,
+            max_length=most,
+        )
+
+
 def flag(spec: ModelSpec, options: ExtractOptions, name: str, fallback: bool) -> bool:
     """The request's `options.NAME`, else the entry's, else `fallback`. Raises InvalidInput."""
     value = options.extra.get(name)
@@ -98,7 +109,7 @@ def flag(spec: ModelSpec, options: ExtractOptions, name: str, fallback: bool) ->
 def number(spec: ModelSpec, options: ExtractOptions, name: str, fallback: float) -> float:
     """The request's `options.NAME`, else the entry's, else `fallback`; from 0 to 1. Raises InvalidInput."""
     value = options.extra.get(name)
-    return _chance(spec.options.get(name, fallback) if value is None else value)
+    return chance(spec.options.get(name, fallback) if value is None else value, f"options.{name}")
 
 
 def names(value: Any, where: str) -> tuple[str, ...]:
@@ -122,22 +133,23 @@ def _parts(read: str) -> list[str]:
     return [part.strip() for part in read.split("|") if part.strip()]
 
 
-def _chance(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput(f"A threshold is a number between 0 and 1, not {str(value)[:100]!r}.")
-    if not 0 <= value <= 1:
-        raise InvalidInput(f"A threshold is between 0 and 1, not {value}.")
+def chance(value: Any, what: str = "A threshold") -> float:
+    """`value`, where it is one. Raises InvalidInput: for no number, and for one beyond 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        # an integer may have more digits than Python writes
+        said = f", not {value}" if isinstance(value, float) else ""
+        raise InvalidInput(f"{what} is a number between 0 and 1{said}.")
     return float(value)
 
 
-def checked(label: Any) -> str:
+def checked(label: Any, what: str = "A label") -> str:
     """`label`, where it is one. Raises InvalidInput."""
     if not isinstance(label, str) or not label.strip():
-        raise InvalidInput("A label is a text that is not empty.")
+        raise InvalidInput(f"{what} is a text that is not empty.")
     if len(label) > MAX_LABEL:
-        raise InvalidInput(f"The label {label[:50]!r}... has {len(label)} characters; {MAX_LABEL} are taken.")
+        raise InvalidInput(f"{what}, {label[:50]!r}..., has {len(label)} characters; {MAX_LABEL} are taken.")
     try:
         label.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"A label has a lone surrogate at {error.start}; it is no Unicode.") from error
+        raise InvalidInput(f"{what} has a lone surrogate at {error.start}; it is no Unicode.") from error
     return label

@@ -1,8 +1,4 @@
-"""Families whose models have adapters: any of them, wherever a catalogue entry names some.
-
-The room for adapters is a part of the base unit's weights: the ledger holds it from the base's load to its
-end, and adapters come and go inside it. So an adapter never outlives its base, and never adds to a sum.
-"""
+"""Families whose models have adapters: any of them, wherever a catalogue entry names some."""
 
 from __future__ import annotations
 
@@ -37,6 +33,11 @@ class WithAdapters:
         from engine.adapters.lora import loading  # imports torch, as not every family does
 
         return loading.footprint(taken, spec, path, self._locate)
+
+    def adapter_footprint(self, spec: ModelSpec, name: str, path: Path) -> Footprint:
+        from engine.adapters.lora import loading
+
+        return loading.adapter_footprint(spec, name, path, self._locate)
 
     def preparer(self, spec: ModelSpec, path: Path) -> Preparer:
         made = self._family.preparer(spec, path)

@@ -1,4 +1,4 @@
-"""A linear layer that some of its rows pass with an adapter (Hu et al. 2021, arXiv:2106.09685)."""
+"""A layer that some of its rows pass with an adapter (Hu et al. 2021, arXiv:2106.09685)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 
 from engine.adapters.lora.rows import shares
 
@@ -23,8 +23,31 @@ class LowRank:
     def added(self, rows: Tensor) -> Tensor:
         return linear(linear(rows, self.down), self.up) * self.scaling
 
+    def chosen(self, rows: Tensor, places: Tensor) -> Tensor:
+        """For some of the rows, counted as they lie."""
+        return self.added(rows.reshape(-1, rows.shape[-1]).index_select(0, places))
+
     def tensors(self) -> tuple[Tensor, ...]:
         return self.down, self.up
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A row of `table` (vocabulary, r) times `up` (hidden, r), times `scaling`, is added to an embedding."""
+
+    table: Tensor
+    up: Tensor
+    scaling: float
+
+    def added(self, ids: Tensor) -> Tensor:
+        return linear(embedding(ids, self.table), self.up) * self.scaling
+
+    def chosen(self, ids: Tensor, places: Tensor) -> Tensor:
+        """For some of the ids, counted as they lie."""
+        return self.added(ids.reshape(-1).index_select(0, places))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.table, self.up
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +61,7 @@ class Instead:
         return (self.weight,) if self.bias is None else (self.weight, self.bias)
 
 
-Part = LowRank | Instead
+Part = LowRank | LookedUp | Instead
 
 
 class Adapted(nn.Module):
@@ -60,8 +83,7 @@ class Adapted(nn.Module):
             elif share.rows is None:
                 out = out + part.added(rows)
             else:
-                flat = rows.reshape(-1, rows.shape[-1])
                 width = out.shape[-1]
-                added = part.added(flat.index_select(0, share.rows)).to(out.dtype)
+                added = part.chosen(rows, share.rows).to(out.dtype)
                 out = torch.index_add(out.reshape(-1, width), 0, share.rows, added).view(out.shape)
         return out

@@ -12,11 +12,13 @@ from transformers import PreTrainedModel
 
 from engine.adapters.family import Cutting, Footprint, GenerativeModel, Model, Prepared, Preparer
 from engine.adapters.forward import weights
-from engine.adapters.lora import stored
+from engine.adapters.forward.packed import PACKED
+from engine.adapters.lora import inside, stored
 from engine.adapters.lora.residents import Residents
-from engine.adapters.lora.serving import AdaptedGenerator, AdaptedModel, marked
+from engine.adapters.lora.serving import AdaptedGenerator, AdaptedModel, marked, named
 from engine.adapters.lora.stored import StoredAdapter
 from engine.adapters.preparing.cutting import Cutter
+from engine.adapters.preparing.served import roles
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import Item, Options, Task
@@ -30,7 +32,7 @@ Locate = Callable[[ModelSpec], Path]
 
 
 @runtime_checkable
-class Adaptable(Protocol):
+class OneNetwork(Protocol):
     """A model that is one network: of the transformers library, or another that takes no adapters."""
 
     @property
@@ -38,7 +40,7 @@ class Adaptable(Protocol):
 
 
 def footprint(taken: Footprint, spec: ModelSpec, path: Path, locate: Locate) -> Footprint:
-    """What the base takes, with the room for its adapters among its weights."""
+    """What the base takes, and its batches where some rows of them are read with an adapter."""
     known, _ = _known(spec, locate)
     if not known:
         return taken
@@ -48,10 +50,15 @@ def footprint(taken: Footprint, spec: ModelSpec, path: Path, locate: Locate) -> 
     rows = (limits.max_batch_cost or CHUNK) + (limits.max_running or RUNNING) if generates else 0
     return replace(
         taken,
-        weights_bytes=taken.weights_bytes + _room(spec, known, itemsize),
         workspace_base=taken.workspace_base + rows * row,
         workspace_per_cost=taken.workspace_per_cost + (0 if generates else row),
     )
+
+
+def adapter_footprint(spec: ModelSpec, name: str, path: Path, locate: Locate) -> Footprint:
+    """Raises InvalidInput for one that cannot be served."""
+    dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
+    return Footprint(_read(spec, name, locate).nbytes(dtype))
 
 
 def preparer(made: Preparer, spec: ModelSpec, locate: Locate) -> Preparer:
@@ -62,18 +69,31 @@ def adapted(
     model: Model | GenerativeModel, spec: ModelSpec, path: Path, device: str, locate: Locate
 ) -> Model | GenerativeModel:
     """Raises BadWeights for a model that takes no adapters."""
-    if not isinstance(model, Adaptable):
+    if not isinstance(model, OneNetwork):
         raise weights.BadWeights(f"models of the family {spec.family} take no adapters")
     network = model.network
     if not isinstance(network, PreTrainedModel):
         raise weights.BadWeights("an ONNX graph takes no adapters; leave out the backend, or the loras")
-    known, _ = _known(spec, locate)
     dtype = weights.dtype_on(device, spec.dtype, path)
-    room = _room(spec, known, dtype.itemsize)
+
+    def read(name: str) -> StoredAdapter:
+        return _read(spec, name, locate)
+
     if isinstance(model, GenerativeModel):
-        return AdaptedGenerator(model, Residents(network, known, room, dtype, only_deep=True))
-    deep = bool(getattr(model, "only_deep", False))
-    return AdaptedModel(model, network, Residents(network, known, room, dtype, only_deep=deep))
+        return AdaptedGenerator(model, Residents(network, read, dtype, only_deep=True))
+    if roles(spec) and network.config.model_type not in PACKED:
+        raise weights.BadWeights(f"{spec.id} has an adapter for a role, which only packed families can have")
+    deep = bool(getattr(model, "only_deep", False)) or bool(roles(spec))
+    return AdaptedModel(model, network, Residents(network, read, dtype, only_deep=deep))
+
+
+def _read(spec: ModelSpec, name: str, locate: Locate) -> StoredAdapter:
+    """Raises InvalidInput for one that cannot be served, and why its files cannot be had."""
+    place = spec.model_copy(update={"id": f"{spec.id}:{name}", "sources": spec.loras[name].sources})
+    try:
+        return _stored(locate(place), name)
+    except (ValueError, OSError) as error:
+        raise InvalidInput(f"The adapter {name} of {spec.id} cannot be served: {error}") from error
 
 
 def _known(spec: ModelSpec, locate: Locate) -> tuple[dict[str, StoredAdapter], dict[str, EngineError]]:
@@ -81,27 +101,18 @@ def _known(spec: ModelSpec, locate: Locate) -> tuple[dict[str, StoredAdapter], d
     without them."""
     known: dict[str, StoredAdapter] = {}
     wrong: dict[str, EngineError] = {}
-    for name, lora in spec.loras.items():
+    for name in spec.loras:
         try:
-            place = spec.model_copy(update={"id": f"{spec.id}:{name}", "sources": lora.sources})
-            known[name] = stored.read(locate(place))
+            known[name] = _read(spec, name, locate)
         except EngineError as error:
             wrong[name] = error
-        except (ValueError, OSError) as error:
-            wrong[name] = InvalidInput(f"The adapter {name} of {spec.id} cannot be served: {error}")
-            log.warning("the adapter %s of %s cannot be served: %s", name, spec.id, error)
+            log.warning("%s", error)
     return known, wrong
 
 
-def _room(spec: ModelSpec, known: Mapping[str, StoredAdapter], itemsize: int) -> int:
-    """Bytes for adapters: for all of them, or what the entry says, but always for the largest."""
-    sizes = [
-        sum(t.numel * itemsize for part in adapter.parts.values() for t in part.tensors.values())
-        for adapter in known.values()
-    ]
-    if spec.lora_room is None:
-        return sum(sizes)
-    return max([min(spec.lora_room, sum(sizes)), *sizes])
+def _stored(path: Path, name: str) -> StoredAdapter:
+    """Of a directory as PEFT writes it, or of the base's own checkpoint where that holds it."""
+    return inside.read(path, name) if inside.holds(path) else stored.read(path)
 
 
 class Marking:
@@ -116,8 +127,7 @@ class Marking:
         return cast(Cutting, self._preparer).cutter
 
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
-        if options.lora is None:
-            return self._preparer.prepare(task, items, options)
-        if options.lora in self._wrong:
+        if options.lora is not None and options.lora in self._wrong:
             raise self._wrong[options.lora]
-        return marked(self._preparer.prepare(task, items, options), options.lora)
+        found = self._preparer.prepare(task, items, options)
+        return named(found if options.lora is None else marked(found, options.lora))

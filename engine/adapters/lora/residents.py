@@ -1,11 +1,9 @@
-"""The adapters whose weights are on the base's device: never more bytes than the room set aside for them."""
+"""The adapters whose weights are on the base's device: whose they are is decided in `engine/memory`."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import torch
@@ -14,95 +12,68 @@ from transformers import PreTrainedModel
 
 from engine.adapters.forward.linear import PackedLinear
 from engine.adapters.forward.weights import BadWeights
+from engine.adapters.lora.inside import StoredLookup
 from engine.adapters.lora.layers import Adapted
 from engine.adapters.lora.stored import StoredAdapter, StoredPart
-from engine.errors import EngineError, InvalidInput, LoadFailed
+from engine.errors import InvalidInput
 
 
 class Residents:
-    """Loads an adapter when it is first needed; the one used longest ago makes room. Threads share it."""
+    """Adapters come and go while batches run that need others. Threads share it."""
 
     def __init__(
         self,
         network: PreTrainedModel,
-        known: Mapping[str, StoredAdapter],
-        room: int,
+        read: Callable[[str], StoredAdapter],
         dtype: torch.dtype,
         *,
         only_deep: bool = False,
     ) -> None:
-        """`only_deep`: others are refused, since the network's passes cannot serve them."""
+        """`read` finds an adapter by its name. `only_deep`: others are refused, since the network's passes
+        cannot serve them."""
         self._network = network
-        self._known: dict[str, dict[str, StoredPart]] = {}
-        self._wrong: dict[str, EngineError] = {}
-        for name, adapter in known.items():
-            try:
-                self._known[name] = _renamed(network, name, adapter)
-            except BadWeights as error:
-                self._wrong[name] = InvalidInput(f"{error}. It cannot be served.")
-        self._room = room
+        self._read = read
         self._dtype = dtype
-        self._changed = threading.Condition()
-        self._held: Counter[str] = Counter()
-        self._here: dict[str, None] = {}
-        """The one used longest ago first."""
-        if only_deep:
-            for name in [name for name in self._known if not self.deep(name)]:
-                del self._known[name]
-                self._wrong[name] = InvalidInput(
+        self._only_deep = only_deep
+        self._changing = threading.Lock()
+        self._layers: dict[str, Adapted] = {}
+        self._deep: dict[str, bool] = {}
+        """Of those that are here."""
+
+    def bring(self, name: str) -> None:
+        """Its weights are on the network's device. Raises InvalidInput for one that cannot be served."""
+        stored = self._read(name)
+        with self._changing:
+            try:
+                found = _renamed(self._network, name, stored)
+            except BadWeights as error:
+                raise InvalidInput(f"{error}. It cannot be served.") from error
+            deep = all(_deep(self._network, layer, part) for layer, part in found.items())
+            if self._only_deep and not deep:
+                raise InvalidInput(
                     f"The adapter {name} changes more than the repeated layers; it cannot be served here."
                 )
-        self._layers = _wrapped(network, {layer for parts in self._known.values() for layer in parts})
+        parts = {layer: part.load(self._dtype, self._network.device) for layer, part in found.items()}
+        with self._changing:
+            for layer, part in parts.items():
+                self._layer(layer).parts[name] = part
+            self._deep[name] = deep
+
+    def let_go(self, name: str) -> None:
+        with self._changing:
+            self._deep.pop(name, None)
+            for layer in self._layers.values():
+                layer.parts.pop(name, None)
 
     def deep(self, name: str) -> bool:
-        """Whether all that it does is to add to repeated layers, where every row of a pass is a token."""
-        parts = self._known.get(name, {})
-        return all(part.low_rank and _repeated(self._network, layer) for layer, part in parts.items())
-
-    def fitting(self, names: Collection[str]) -> Iterator[tuple[str, ...]]:
-        """`names` in groups that fit the room."""
-        group: list[str] = []
-        for name in names:
-            if group and self._bytes([*group, name]) > self._room:
-                yield tuple(group)
-                group = []
-            group.append(name)
-        if group:
-            yield tuple(group)
-
-    @contextmanager
-    def held(self, names: Sequence[str]) -> Iterator[dict[str, EngineError]]:
-        """Their weights are there, and stay; those that cannot be are told with their errors.
-
-        Waits for other threads' batches; whoever waits holds none, so that nobody waits for ever.
-        """
-        with self._changed:
-            while not self._has_room(names):
-                self._changed.wait()
-            failed = self._take(names)
-        good = [name for name in names if name not in failed]
-        try:
-            yield failed
-        finally:
-            self.give_back(good)
-
-    def take(self, name: str) -> bool | EngineError:
-        """It is there and stays until it is given back; False while there is no room for it."""
-        with self._changed:
-            if not self._has_room([name]):
-                return False
-            return self._take([name]).get(name, True)
-
-    def give_back(self, names: Sequence[str]) -> None:
-        with self._changed:
-            self._held.subtract(names)
-            self._changed.notify_all()
+        """Whether all that it does is to add to repeated layers, where every row of a pass is a token. It
+        must be here: the batch has a lease on it."""
+        return self._deep[name]
 
     def clear(self) -> None:
         """Nothing is left of any."""
-        with self._changed:
-            for name in tuple(self._here):
-                self._drop(name)
+        for name in tuple(self._deep):
+            self.let_go(name)
 
     def tensors(self) -> Mapping[str, Tensor]:
         return {
@@ -112,53 +83,12 @@ class Residents:
             for number, tensor in enumerate(part.tensors())
         }
 
-    def _bytes(self, names: Collection[str]) -> int:
-        return sum(
-            stored.nbytes(self._dtype)
-            for name in names
-            for part in self._known.get(name, {}).values()
-            for stored in part.tensors.values()
-        )
-
-    def _has_room(self, names: Collection[str]) -> bool:
-        kept = {name for name, count in self._held.items() if count > 0}
-        return self._bytes(kept | {*names}) <= self._room
-
-    def _take(self, names: Sequence[str]) -> dict[str, EngineError]:
-        self._held.update(names)
-        failed: dict[str, EngineError] = {}
-        for name in names:
-            try:
-                self._bring(name)
-            except EngineError as error:
-                self._held[name] -= 1
-                failed[name] = error
-            except Exception as error:
-                self._held[name] -= 1
-                self._drop(name)
-                text = f"The adapter {name} could not be loaded: {error}"[:500]
-                failed[name] = LoadFailed(text, error_class=type(error).__name__, permanent=False)
-        return failed
-
-    def _bring(self, name: str) -> None:
-        """Raises why it cannot be there."""
-        if name not in self._known:
-            raise self._wrong.get(name) or LoadFailed(
-                f"The adapter {name} was not there when its base loaded."
-            )
-        if self._here.pop(name, "absent") == "absent":
-            for other in [other for other in self._here if self._held[other] <= 0]:
-                if self._bytes([*self._here, name]) <= self._room:
-                    break
-                self._drop(other)
-            for layer, part in self._known[name].items():
-                self._layers[layer].parts[name] = part.load(self._dtype, self._network.device)
-        self._here[name] = None
-
-    def _drop(self, name: str) -> None:
-        self._here.pop(name, None)
-        for layer in self._known[name]:
-            self._layers[layer].parts.pop(name, None)
+    def _layer(self, layer: str) -> Adapted:
+        if layer not in self._layers:
+            parent, _, child = layer.rpartition(".")
+            made = self._layers[layer] = Adapted(self._network.get_submodule(layer))
+            setattr(self._network.get_submodule(parent), child, made)
+        return self._layers[layer]
 
 
 def _renamed(network: PreTrainedModel, name: str, adapter: StoredAdapter) -> dict[str, StoredPart]:
@@ -182,6 +112,9 @@ def _renamed(network: PreTrainedModel, name: str, adapter: StoredAdapter) -> dic
 
 
 def _check(module: nn.Module, name: str, layer: str, part: StoredPart) -> None:
+    if isinstance(part, StoredLookup):
+        _check_table(module, name, layer, part)
+        return
     if not isinstance(module, nn.Linear | PackedLinear | Adapted):
         raise BadWeights(
             f"the adapter {name} changes {layer}, a {type(module).__name__}; only linear layers can"
@@ -196,13 +129,16 @@ def _check(module: nn.Module, name: str, layer: str, part: StoredPart) -> None:
         )
 
 
-def _wrapped(network: PreTrainedModel, layers: Collection[str]) -> dict[str, Adapted]:
-    made: dict[str, Adapted] = {}
-    for layer in sorted(layers):
-        parent, _, child = layer.rpartition(".")
-        made[layer] = Adapted(network.get_submodule(layer))
-        setattr(network.get_submodule(parent), child, made[layer])
-    return made
+def _check_table(module: nn.Module, name: str, layer: str, part: StoredLookup) -> None:
+    table = module.base if isinstance(module, Adapted) else module
+    shape = part.tensors["table"].shape[0], part.tensors["up"].shape[1]
+    if not isinstance(table, nn.Embedding) or (table.num_embeddings, table.embedding_dim) != shape:
+        raise BadWeights(f"the adapter {name} was made for another {layer}: a table of {shape}")
+
+
+def _deep(network: PreTrainedModel, layer: str, part: StoredPart) -> bool:
+    """Whether it only adds, and where every row is a token."""
+    return part.low_rank and (isinstance(part, StoredLookup) or _repeated(network, layer))
 
 
 def _repeated(network: PreTrainedModel, layer: str) -> bool:

@@ -26,6 +26,8 @@ _MODES = {
     "weightedmean_tokens": "weighted",
 }
 """Names of poolings in saved configurations, where ours differ."""
+_ROLES = frozenset([QUERY, DOCUMENT, "instruction"])
+"""Prompts with a meaning here; those of other names are for adapters that are called so."""
 _UNLIMITED = 10**9
 _TABLE = "StaticEmbedding"
 _TRANSFORMERS = frozenset(["MLMTransformer", "MultiVectorTransformer", "Transformer"])
@@ -201,9 +203,13 @@ def _markers(settings: Mapping[str, Any], stanford: Mapping[str, Any]) -> dict[s
 def _prompts(settings: Mapping[str, Any]) -> dict[str, str]:
     saved = settings.get("prompts") or {}
     default = saved.get(settings.get("default_prompt_name") or "", "")
-    names = {QUERY: (QUERY,), DOCUMENT: (DOCUMENT, "passage", "corpus")}
+    names = {
+        QUERY: (QUERY, "retrieval.query"),
+        DOCUMENT: (DOCUMENT, "passage", "corpus", "retrieval.passage"),
+    }
     found = {role: next((saved[n] for n in keys if saved.get(n)), default) for role, keys in names.items()}
-    return {role: prompt for role, prompt in found.items() if prompt}
+    others = {str(name): str(prompt) for name, prompt in saved.items() if name not in _ROLES}
+    return others | {role: prompt for role, prompt in found.items() if prompt}
 
 
 def _pooling(config: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engine.adapters.labelling.open_labels import chance
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import ExtractOptions, Item, Media, Options, ScoreOptions, Task
@@ -56,8 +57,8 @@ def extract_options(task: Task, options: Options) -> ExtractOptions:
         raise InvalidInput("This model gives its own labels and cannot follow an instruction.")
     if options.extra.get(RAW_SCORES):
         raise InvalidInput("This model's scores have one form only; leave raw_scores out.")
-    if options.threshold is not None and not 0 <= options.threshold <= 1:
-        raise InvalidInput(f"A threshold is between 0 and 1, not {options.threshold}.")
+    if options.threshold is not None:
+        chance(options.threshold)
     return options
 
 

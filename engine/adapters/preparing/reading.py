@@ -36,6 +36,15 @@ class Read:
     cut: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What one call puts around its texts."""
+
+    prompt: str
+    """Which of the prompts: that of a role, or of an adapter."""
+    instruction: str | None
+
+
 class Reader:
     """Reads the inputs of one role."""
 
@@ -57,21 +66,27 @@ class Reader:
         self._filler = self._fills_with(route) if self._expansion else 0
 
     def read(
-        self, items: Sequence[Item], instruction: str | None, overflow: Overflow
+        self,
+        items: Sequence[Item],
+        instruction: str | None,
+        overflow: Overflow,
+        adapter: str | None = None,
     ) -> list[Read | EngineError]:
-        """One for each item, or what is wrong with it."""
+        """One for each item, or what is wrong with it. An adapter may have a prompt of its name."""
         room = Room.of(self._spec, self._max_tokens, overflow)
         found: list[Read | EngineError] = []
         texts: list[str] = []
         places: list[int] = []
-        before = self._before(instruction)
+        named = adapter if adapter is not None and adapter in self._prompts else self._role
+        wording = Wording(named, instruction)
+        before = self._before(wording)
         for index, item in enumerate(items):
             try:
                 if item.tokens is not None:
-                    ids = self._given(item.tokens, instruction, index)
+                    ids = self._given(item.tokens, wording, index)
                     found.append(self._read(ids, "", before, room, index))
                     continue
-                texts.append(self._prompted(instruction, text_of(item, index)))
+                texts.append(self._prompted(wording, text_of(item, index)))
                 places.append(index)
                 found.append(InvalidInput())
             except EngineError as error:
@@ -84,31 +99,33 @@ class Reader:
                 found[index] = error
         return found
 
-    def query(self, item: Item, instruction: str | None, overflow: Overflow) -> Read:
+    def query(
+        self, item: Item, instruction: str | None, overflow: Overflow, adapter: str | None = None
+    ) -> Read:
         """The query that documents are compared with. Raises what is wrong with it."""
-        (found,) = self.read([item], instruction, overflow)
+        (found,) = self.read([item], instruction, overflow, adapter)
         if isinstance(found, EngineError):
             said = found.message.replace("item 0", "the query", 1)
             raise type(found)(said, **found.details)
         return found
 
-    def _prompted(self, instruction: str | None, text: str) -> str:
-        whole = prompted(self._prompts, self._role, instruction, text)
+    def _prompted(self, wording: Wording, text: str) -> str:
+        whole = prompted(self._prompts, wording.prompt, wording.instruction, text)
         return whole.lower() if self._route.lower else whole
 
-    def _before(self, instruction: str | None) -> int:
+    def _before(self, wording: Wording) -> int:
         """Tokens of the prompt, and of the special ones before it; 0 where there is no prompt."""
         if self._route.include_prompt:
             return 0
-        before, _, _ = self._prompted(instruction, _PLACE).partition(_PLACE)
+        before, _, _ = self._prompted(wording, _PLACE).partition(_PLACE)
         if not before:
             return 0
         return len(self._frame.around[0].ids) + len(self.tokenizer.ids([before])[0])
 
-    def _given(self, tokens: Sequence[int], instruction: str | None, index: int) -> Ids:
+    def _given(self, tokens: Sequence[int], wording: Wording, index: int) -> Ids:
         """Token ids that the client made, less the special tokens that are put around any text."""
         ids = self._frame.strip(np.array(known(tokens, self.vocabulary, index), np.int32))
-        before, _, after = self._prompted(instruction, _PLACE).partition(_PLACE)
+        before, _, after = self._prompted(wording, _PLACE).partition(_PLACE)
         if not before and not after:
             return ids
         first, last = self.tokenizer.ids([before, after])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,14 @@ def served(spec: ModelSpec, path: Path) -> Directory:
         {**stored.markers, **spec.options.get("markers", {})},
         spec.options.get("similarity") or stored.similarity,
     )
+
+
+def roles(spec: ModelSpec) -> Mapping[str, str]:
+    """By role, the adapter that reads it where a request names none. Raises BadWeights for one not there."""
+    named: Mapping[str, str] = spec.options.get("adapters") or {}
+    if missing := sorted({*named.values()} - spec.loras.keys()):
+        raise BadWeights(f"the entry's adapters name {', '.join(missing)}, which its loras do not have")
+    return named
 
 
 def _route(route: Route, spec: ModelSpec) -> Route:

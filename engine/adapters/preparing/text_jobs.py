@@ -21,7 +21,7 @@ from engine.adapters.preparing.kinds import sigmoid
 from engine.adapters.preparing.lookup import Lookup
 from engine.adapters.preparing.reading import Read, Reader, is_words
 from engine.adapters.preparing.routes import DOCUMENT, QUERY, Directory, Route
-from engine.adapters.preparing.served import served
+from engine.adapters.preparing.served import roles, served
 from engine.adapters.preparing.tokens import TextTokenizer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
@@ -95,6 +95,7 @@ class _Asked:
 
     role: str
     wanted: Wanted
+    lora: str | None
     made: _Role = field(repr=False)
 
 
@@ -105,6 +106,7 @@ class TextPreparer:
         stored = served(spec, path)
         self._spec = spec
         self._similarity = stored.similarity
+        self._adapters = roles(spec)
         tokenizers: dict[Path, TextTokenizer] = {}
         for route in stored.routes.values():
             if route.path not in tokenizers:
@@ -120,7 +122,7 @@ class TextPreparer:
         assert isinstance(options, EncodeOptions), "the router sends encode and score requests only"
         role = QUERY if options.is_query else DOCUMENT
         asked = self._asked(role, options)
-        found = self._roles[role].reader.read(items, options.instruction, options.overflow)
+        found = self._roles[role].reader.read(items, options.instruction, options.overflow, options.lora)
         return [each if isinstance(each, EngineError) else _prepared(asked, each) for each in found]
 
     def _matches(self, items: Sequence[Item], options: ScoreOptions) -> list[Prepared | EngineError]:
@@ -131,11 +133,11 @@ class TextPreparer:
         similarity = self._compared_by(kind)
         # a vector's length does not matter to a cosine, and is part of what other measures are about
         unit = similarity in (MAXSIM, "cosine") or self._roles[DOCUMENT].route.unit
-        encode = EncodeOptions(output_types=(kind,), overflow=options.overflow, normalize=unit)
+        encode = EncodeOptions((kind,), overflow=options.overflow, normalize=unit, lora=options.lora)
         query, document = self._asked(QUERY, encode), self._asked(DOCUMENT, encode)
-        read = query.made.reader.query(options.query, options.instruction, options.overflow)
+        read = query.made.reader.query(options.query, options.instruction, options.overflow, options.lora)
         question = _job(query, read)
-        found = document.made.reader.read(items, None, options.overflow)
+        found = document.made.reader.read(items, None, options.overflow, options.lora)
         return [
             each
             if isinstance(each, EngineError)
@@ -181,7 +183,7 @@ class TextPreparer:
             made.route.sparse_pooling,
             made.route.sparse_activation,
         )
-        return _Asked(role, wanted, made)
+        return _Asked(role, wanted, options.lora or self._adapters.get(role), made)
 
 
 def _role(spec: ModelSpec, stored: Directory, role: str, tokenizer: TextTokenizer) -> _Role:
@@ -246,7 +248,7 @@ def _job(asked: _Asked, read: Read) -> EncodeJob:
         counted = np.ones(len(ids), np.bool_) if counted is None else counted
         counted[0] = False
     words = is_words(ids, read.own, made.special) if made.route.token_weights else None
-    return EncodeJob(ids, counted, asked.wanted, asked.role, read.seen, read.prompt, words)
+    return EncodeJob(ids, counted, asked.wanted, asked.role, read.seen, read.prompt, words, lora=asked.lora)
 
 
 def _prepared(asked: _Asked, read: Read) -> Prepared:

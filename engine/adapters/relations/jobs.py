@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from engine.adapters.family import Prepared
 from engine.adapters.forward.packed import Ids
-from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, names, no_arrays
+from engine.adapters.labelling.open_labels import (
+    OpenLabels,
+    Thresholds,
+    Wanted,
+    chance,
+    checked,
+    names,
+    no_arrays,
+)
 from engine.adapters.preparing.cutting import Cutter
 from engine.adapters.preparing.kinds import only_text
 from engine.adapters.preparing.tokens import encoder_tokens
@@ -97,9 +105,12 @@ class RelationsPreparer:
 
     def _wanted(self, options: ExtractOptions) -> Wanted:
         no_arrays(options.output_schema, "output_schema")
+        no_arrays(options.extra, "options")
         schema = options.output_schema or {}
         if strange := sorted(set(schema) - {"relations"}):
-            raise InvalidInput(f"output_schema.{strange[0]} is not known to this model; it takes relations.")
+            raise InvalidInput(
+                f"output_schema.{strange[0][:100]} is not known to this model; it takes relations."
+            )
         asked = schema.get("relations", options.labels)
         listed = list(asked) if isinstance(asked, Mapping) else asked
         thresholds = Thresholds.of(self._spec, options, THRESHOLD)
@@ -180,10 +191,10 @@ def _entity(given: Any, text: str) -> Entity:
     start, end = (_whole(said.get(name)) for name in ("start", "end"))
     if not 0 <= start < end <= len(text):
         raise InvalidInput(f"An entity has a start and an end in the text's {len(text)} characters.")
-    score = said.get("score", 1.0)
-    if not isinstance(score, int | float) or isinstance(score, bool):
-        raise InvalidInput("An entity's score is a number.")
-    return Entity(text[start:end], str(said.get("label", "")), float(score), start, end)
+    score = chance(said.get("score", 1.0), "An entity's score")
+    label = said.get("label")
+    named = "" if label is None else checked(label, "An entity's label")
+    return Entity(text[start:end], named, score, start, end)
 
 
 def _whole(value: Any) -> int:

@@ -7,11 +7,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from gliner2.inference.overlap import resolve_overlaps
+from gliner2.models.boundary.engine import BoundaryExtractor
 from numpy.typing import NDArray
 
 from engine.adapters.labelling.choosing import Candidate, above, chosen, named, placed
 from engine.adapters.schemas.instances import Value, filled, in_text, instances
-from engine.adapters.schemas.jobs import SchemaJob
+from engine.adapters.schemas.jobs import SchemaJob, Window
 from engine.adapters.schemas.network import Seen
 from engine.adapters.schemas.questions import Kind, Question
 from engine.errors import NotFinite
@@ -30,7 +32,8 @@ def answer(job: SchemaJob, windows: Sequence[Seen]) -> Extracted | NotFinite:
             case Kind.ENTITIES:
                 entities = [_entity(job, question, found) for found in _entities(job, number, windows)]
             case Kind.RELATION:
-                relations += _relations(job, number, windows)
+                related = _edges if any(seen.edges for seen in windows) else _relations
+                relations += related(job, number, windows)
             case Kind.CLASSES:
                 found = _classes(question, [seen.classes[number] for seen in windows], job)
                 classes += found
@@ -45,16 +48,27 @@ def _entities(job: SchemaJob, number: int, windows: Sequence[Seen]) -> list[Cand
     thresholds = [field.threshold for field in question.fields]
     found: list[Candidate] = []
     for place, (window, seen) in enumerate(zip(job.windows, windows, strict=True)):
+        proposed = list(seen.found.get(number, ()))
         if number in seen.spans:
             proposed = above(in_text(job, seen.spans[number][0], place), thresholds)
-            found += placed(proposed, window.span, window.owned)
+        # the full stop that is read behind a text is no word of it
+        proposed = [c for c in proposed if c.last < len(window.span)]
+        found += placed(proposed, window.span, window.owned)
     found = named(found, [field.name for field in question.fields])
-    if job.asked.flat:
-        return chosen(found, flat=True, multi_label=False)
     kept: list[Candidate] = []
     for label in range(len(question.fields)):
-        kept += chosen([c for c in found if c.label == label], flat=True, multi_label=False)
+        kept += _settled([c for c in found if c.label == label], job.asked.overlaps)
+    kept = chosen(kept, flat=True, multi_label=False) if job.asked.flat else kept
     return sorted(kept, key=lambda c: (c.first, c.last))
+
+
+def _settled(found: Sequence[Candidate], overlaps: str | None) -> list[Candidate]:
+    """Those of one label that stay beside each other: the best first, or as the library's policy says."""
+    if overlaps is None:
+        return chosen(found, flat=True, multi_label=False)
+    return resolve_overlaps(
+        found, overlaps, score=lambda c: c.score, start=lambda c: c.first, end=lambda c: c.last + 1
+    )
 
 
 def _entity(job: SchemaJob, question: Question, found: Candidate) -> Entity:
@@ -73,6 +87,26 @@ def _relations(job: SchemaJob, number: int, windows: Sequence[Seen]) -> Iterator
                 best[key] = (score, head, tail)
     name = job.asked.questions[number].name
     return (Relation(head.text, tail.text, name, score) for score, head, tail in best.values())
+
+
+def _edges(job: SchemaJob, number: int, windows: Sequence[Seen]) -> Iterator[Relation]:
+    """Of pairs that say the same the library's rule keeps one, the fullest."""
+    edges = [
+        {"score": edge.score, "head": _end(job, window, edge.head), "tail": _end(job, window, edge.tail)}
+        for window, seen in zip(job.windows, windows, strict=True)
+        for edge in seen.edges.get(number, ())
+        if max(*edge.head, *edge.tail) < len(window.span)
+    ]
+    name = job.asked.questions[number].name
+    for edge in BoundaryExtractor._deduplicate_relation_edges(edges):
+        yield Relation(edge["head"][0], edge["tail"][0], name, edge["score"])
+
+
+def _end(job: SchemaJob, window: Window, words: tuple[int, int]) -> tuple[str, int, int, float]:
+    """Text and place of the words of a window; the chance that the library has behind it is not looked at."""
+    start = int(job.words[window.span.start + words[0], 0])
+    end = int(job.words[window.span.start + words[1], 1])
+    return job.text[start:end], start, end, 1.0
 
 
 def _classes(

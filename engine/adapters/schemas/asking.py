@@ -22,8 +22,10 @@ MAX_FIELDS = 200
 class Asking:
     """Reads requests to one model."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, without: frozenset[Kind] = frozenset()) -> None:
+        """`without`: what the model cannot be asked for."""
         self._spec = spec
+        self._without = without
         self._labels = OpenLabels(spec)
 
     def questions(self, options: ExtractOptions) -> tuple[Question, ...]:
@@ -52,6 +54,9 @@ class Asking:
             found = self._entities({"entities": ()}, options, thresholds, False)
         if sum(len(question.fields) for question in found) > MAX_FIELDS:
             raise InvalidInput(f"A request asks for at most {MAX_FIELDS} labels and fields.")
+        if beyond := [question.kind for question in found if question.kind in self._without]:
+            what = "relations" if beyond[0] is Kind.RELATION else "structures"
+            raise InvalidInput(f"{self._spec.id} does not give {what} here; ask another GLiNER2.")
         check(found)
         return tuple(found)
 
@@ -85,10 +90,10 @@ class Asking:
 
 
 def _task(task: str, labels: Any, multi: bool, thresholds: Thresholds) -> Question:
-    where = f"classifications.{task}"
+    where = f"classifications.{task[:100]}"
     if isinstance(labels, Mapping):
         if strange := sorted(set(labels) - {"labels", "multi_label"}):
-            raise InvalidInput(f"{where}.{strange[0]} is not known; labels and multi_label are.")
+            raise InvalidInput(f"{where}.{strange[0][:100]} is not known; labels and multi_label are.")
         multi, labels = labels.get("multi_label", multi), labels.get("labels")
     if not isinstance(multi, bool):
         raise InvalidInput(f"{where}.multi_label is true or false.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gliner2.configuration import BoundaryHeadSettings, migrate_config_dict
 from tokenizers import Tokenizer
 from transformers import AutoConfig
 
@@ -12,6 +14,7 @@ from engine.adapters.forward import weights
 from engine.adapters.forward.weights import BadWeights
 from engine.adapters.schemas.questions import SPECIAL
 
+SPAN, BOUNDARY = "span", "boundary"
 COUNTING = ("count_lstm", "count_lstm_v2", "count_lstm_moe")
 POOLING = ("first", "mean", "max")
 WIDEST = 8
@@ -29,15 +32,18 @@ class Directory:
             raise BadWeights(
                 f"{path} is no GLiNER2: its config.json names the type {said.get('model_type')!r}"
             )
-        if said.get("architecture") not in (None, "span"):
-            raise BadWeights(
-                f"{path} is a GLiNER2 of the architecture {said['architecture']!r}; only 'span' runs here"
-            )
+        self.architecture = _one_of(said.get("architecture") or SPAN, (SPAN, BOUNDARY), path)
+        self.settings = _settings(said, path) if self.architecture == BOUNDARY else BoundaryHeadSettings()
         self.counting = _one_of(said.get("counting_layer") or COUNTING[0], COUNTING, path)
         self.pooling = _one_of(said.get("token_pooling") or POOLING[0], POOLING, path)
         head = said.get("span_head") or {}
         self.widest = int(said.get("max_width") or head.get("max_width") or WIDEST)
         self.encoder: Any = _encoder(path)
+
+    @property
+    def reduce(self) -> str | None:
+        """What makes a word of its tokens; None: the first stands for it."""
+        return {"mean": "mean", "max": "amax"}.get(self.pooling)
 
     @property
     def hidden(self) -> int:
@@ -67,6 +73,14 @@ def _encoder(path: Path) -> Any:
     if len(rows) == 1:
         found.vocab_size = rows[0].shape[0]
     return found
+
+
+def _settings(said: Mapping[str, Any], path: Path) -> BoundaryHeadSettings:
+    """Of the architecture boundary, as the library reads configurations of any age."""
+    try:
+        return BoundaryHeadSettings(**migrate_config_dict(said)["boundary_head"])
+    except (TypeError, ValueError) as error:
+        raise BadWeights(f"{path} is a GLiNER2 whose head cannot be read: {error}") from error
 
 
 def _embeds(name: str) -> bool:

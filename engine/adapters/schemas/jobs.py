@@ -20,8 +20,8 @@ from engine.adapters.preparing.tokens import encoder_tokens
 from engine.adapters.preparing.windows import Span, fitted, owned
 from engine.adapters.preparing.words import Words, WordTokenizer
 from engine.adapters.schemas.asking import Asking
-from engine.adapters.schemas.directory import Directory
-from engine.adapters.schemas.questions import SEPARATOR, TEXT, Question, choices_read
+from engine.adapters.schemas.directory import BOUNDARY, Directory
+from engine.adapters.schemas.questions import SEPARATOR, TEXT, Kind, Question, choices_read
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import ExtractOptions, Item, Options, Overflow, Task, Usage
@@ -66,6 +66,8 @@ class Asked:
     flat: bool
     spans: bool
     """Whether `data` says where its texts stand."""
+    overlaps: str | None
+    """Which entities of a label stay beside each other, as the library calls it; None: the best go first."""
     overflow: Overflow
 
 
@@ -77,6 +79,12 @@ class SchemaJob:
     asked: Asked
 
 
+def _without(directory: Directory) -> frozenset[Kind]:
+    """What a model of the architecture boundary is not asked for."""
+    structures = frozenset([Kind.STRUCTURE])
+    return structures if directory.settings.enable_relations else structures | {Kind.RELATION}
+
+
 class SchemaPreparer:
     """Splits into words, tokenises them, and lays windows."""
 
@@ -85,7 +93,9 @@ class SchemaPreparer:
         directory = Directory(path)
         tokenizer = directory.tokenizer()
         self.cutter = Cutter(tokenizer)
-        self._asking = Asking(spec)
+        boundary = directory.architecture == BOUNDARY
+        self._asking = Asking(spec, _without(directory) if boundary else frozenset())
+        self._overlaps = directory.settings.overlap_policy if boundary else None
         self._tokenizer = WordTokenizer(tokenizer, split)
         self._stop, _ = self._tokenizer.sized([STOP])
         self._room = encoder_tokens(spec, directory.encoder, TOKENS) - len(self._stop)
@@ -130,6 +140,7 @@ class SchemaPreparer:
             len(chosen),
             flag(self._spec, options, "flat_ner", False),
             flag(self._spec, options, "spans", False),
+            self._overlaps,
             options.overflow,
         )
         return asked, ids, sizes[len(words) :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from engine.adapters.forward import weights
 from engine.adapters.forward.packed import Encoder, Hidden
+from engine.adapters.labelling.choosing import Candidate
 from engine.adapters.schemas.directory import Directory
 from engine.adapters.schemas.jobs import SchemaJob, Window
 from engine.adapters.schemas.questions import Kind
@@ -37,6 +39,15 @@ COUNTERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Edge:
+    """Two spans of a window's text that are related: first and last word of each."""
+
+    score: float
+    head: tuple[int, int]
+    tail: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What the network says of one window, by question: those that it has nothing for are missing."""
 
@@ -45,6 +56,9 @@ class Seen:
     classes: Mapping[int, NDArray[np.float32]]
     """Logits, one a label."""
     finite: bool
+    found: Mapping[int, Sequence[Candidate]] = field(default_factory=dict)
+    """Instead of `spans`, by words of the window's text: those whose chances are high enough."""
+    edges: Mapping[int, Sequence[Edge]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,11 @@ class Heads(nn.Module):
         self.count_embed = cast(Any, COUNTERS[directory.counting])(dim)
 
 
+def heads(directory: Directory) -> Heads:
+    """Without memory for their weights."""
+    return weights.skeleton(lambda: Heads(directory))
+
+
 class Network:
     """Threads may share it."""
 
@@ -78,7 +97,7 @@ class Network:
         self.module = nn.ModuleList([encoder, heads])
         self._heads = heads
         self._encoder = Encoder(encoder)
-        self._reduce = {"mean": "mean", "max": "amax"}.get(directory.pooling)
+        self._reduce = directory.reduce
         kind = next(encoder.parameters()).device.type
         self._rows = ROWS.get(kind, ROWS["cpu"])
 
@@ -87,7 +106,8 @@ class Network:
         windows = [(job, window) for job in jobs for window in job.windows]
         with torch.inference_mode():
             hidden = self._encoder.hidden([window.ids for _, window in windows])
-            rows, classes = self._asked(hidden, windows)
+            classes = logits_of_classes(self._heads.classifier, hidden, windows)
+            rows = self._asked(hidden, windows)
             counts, finite = self._counts(rows)
             queries = self._queries(rows, counts)
             chances = self._scored(hidden, [window for _, window in windows], queries)
@@ -99,29 +119,14 @@ class Network:
         left = iter(found)
         return [[next(left) for _ in job.windows] for job in jobs]
 
-    def _asked(
-        self, hidden: Hidden, windows: Sequence[tuple[SchemaJob, Window]]
-    ) -> tuple[list[_Row], dict[int, dict[int, NDArray[np.float32]]]]:
-        """Questions that ask for spans, and the answers of those that ask for classes."""
-        rows: list[_Row] = []
-        judged: list[tuple[int, int, Tensor]] = []
-        for place, (job, _) in enumerate(windows):
-            states = hidden.of(place)
-            for number, (question, marks) in enumerate(
-                zip(job.asked.questions, job.asked.marks, strict=True)
-            ):
-                vectors = states[list(marks)]
-                if question.kind is Kind.CLASSES:
-                    judged.append((place, number, vectors[1:]))
-                else:
-                    rows.append(_Row(place, number, vectors, question.kind is Kind.ENTITIES))
-        classes: dict[int, dict[int, NDArray[np.float32]]] = defaultdict(dict)
-        if judged:
-            logits = self._heads.classifier(torch.cat([vectors for *_, vectors in judged]))
-            parts = logits[:, 0].split([len(vectors) for *_, vectors in judged])
-            for (place, number, _), part in zip(judged, parts, strict=True):
-                classes[place][number] = part.float().cpu().numpy()
-        return rows, classes
+    def _asked(self, hidden: Hidden, windows: Sequence[tuple[SchemaJob, Window]]) -> list[_Row]:
+        """Questions that ask for spans."""
+        return [
+            _Row(place, number, hidden.of(place)[list(marks)], question.kind is Kind.ENTITIES)
+            for place, (job, _) in enumerate(windows)
+            for number, (question, marks) in enumerate(zip(job.asked.questions, job.asked.marks, strict=True))
+            if question.kind is not Kind.CLASSES
+        ]
 
     def _counts(self, rows: Sequence[_Row]) -> tuple[list[int], dict[int, bool]]:
         """How many instances of each question there are, and by window whether that was a number."""
@@ -199,15 +204,7 @@ class Network:
         """(queries, words, widths) of each window."""
         counts = [window.count for window in windows]
         states, device = hidden.states, hidden.states.device
-        words = states.new_zeros(len(windows), max(counts), states.shape[1])
-        for row, (window, place) in enumerate(zip(windows, places, strict=True)):
-            of = torch.from_numpy(window.words).to(device)
-            tokens = hidden.of(place)[torch.from_numpy(window.tokens).to(device)]
-            if self._reduce is None:
-                words[row, of] = tokens
-            else:
-                index = of[:, None].expand_as(tokens)
-                words[row].scatter_reduce_(0, index, tokens, self._reduce, include_self=False)
+        words = words_of(hidden, windows, places, self._reduce)
         asked = states.new_zeros(len(windows), max(map(len, queries)), states.shape[1])
         for row, vectors in enumerate(queries):
             asked[row, : len(vectors)] = vectors
@@ -217,3 +214,37 @@ class Network:
             chances[row, : len(vectors), :count]
             for row, (vectors, count) in enumerate(zip(queries, counts, strict=True))
         ]
+
+
+def logits_of_classes(
+    classifier: nn.Module, hidden: Hidden, windows: Sequence[tuple[SchemaJob, Window]]
+) -> dict[int, dict[int, NDArray[np.float32]]]:
+    """By window and question, of those that ask for classes."""
+    judged = [
+        (place, number, hidden.of(place)[list(marks[1:])])
+        for place, (job, _) in enumerate(windows)
+        for number, (question, marks) in enumerate(zip(job.asked.questions, job.asked.marks, strict=True))
+        if question.kind is Kind.CLASSES
+    ]
+    classes: dict[int, dict[int, NDArray[np.float32]]] = defaultdict(dict)
+    if judged:
+        logits = classifier(torch.cat([vectors for *_, vectors in judged]))
+        parts = logits[:, 0].split([len(vectors) for *_, vectors in judged])
+        for (place, number, _), part in zip(judged, parts, strict=True):
+            classes[place][number] = part.float().cpu().numpy()
+    return classes
+
+
+def words_of(hidden: Hidden, windows: Sequence[Window], places: Sequence[int], reduce: str | None) -> Tensor:
+    """(windows, words, dim): a word as its first token, or as what `reduce` makes of all."""
+    states, device = hidden.states, hidden.states.device
+    most = max(window.count for window in windows)
+    words = states.new_zeros(len(windows), most, states.shape[1])
+    for row, (window, place) in enumerate(zip(windows, places, strict=True)):
+        of = torch.from_numpy(window.words).to(device)
+        tokens = hidden.of(place)[torch.from_numpy(window.tokens).to(device)]
+        if reduce is None:
+            words[row, of] = tokens
+        else:
+            words[row].scatter_reduce_(0, of[:, None].expand_as(tokens), tokens, reduce, include_self=False)
+    return words

@@ -22,7 +22,7 @@ def document(schema: Mapping[str, Any], thresholds: Thresholds) -> list[Question
     simple: dict[str, Any] = {}
     found: list[Question] = []
     for name, said in _properties(schema, "output_schema").items():
-        where = f"output_schema.properties.{name}"
+        where = f"output_schema.properties.{name[:100]}"
         items = said.get("items") if isinstance(said, Mapping) else None
         if isinstance(said, Mapping) and "properties" in said:
             found.append(_structure(name, said, where, Lies.ALONE, thresholds))
@@ -43,7 +43,7 @@ def structures(asked: Any, thresholds: Thresholds) -> list[Question]:
         raise InvalidInput("output_schema.structures maps the name of each structure to its fields.")
     found = []
     for name, said in asked.items():
-        where = f"output_schema.structures.{name}"
+        where = f"output_schema.structures.{name[:100]}"
         fields = (
             said if isinstance(said, Mapping) else {"properties": {key: {} for key in names(said, where)}}
         )
@@ -56,7 +56,7 @@ def _structure(
 ) -> Question:
     fields, descriptions = [], []
     for field, about in _properties(said, where).items():
-        fields.append(_field(field, about, f"{where}.properties.{field}", checked(name), thresholds))
+        fields.append(_field(field, about, f"{where}.properties.{field[:100]}", checked(name), thresholds))
         if about.get("description"):
             descriptions.append((field, checked(about["description"])))
     return Question(Kind.STRUCTURE, checked(name), tuple(fields), tuple(descriptions), lies)
@@ -90,5 +90,5 @@ def _properties(said: Mapping[str, Any], where: str) -> Mapping[str, Mapping[str
     if not isinstance(found, Mapping) or not found:
         raise InvalidInput(f"{where}.properties names the fields.")
     if strange := [name for name, about in found.items() if not isinstance(about, Mapping)]:
-        raise InvalidInput(f"{where}.properties.{strange[0]} is a schema.")
+        raise InvalidInput(f"{where}.properties.{strange[0][:100]} is a schema.")
     return found

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.adapters.labelling.open_labels import checked
 from engine.catalog import ModelSpec
 from engine.errors import InvalidInput
 from engine.requests import ExtractOptions
+
+
+def labels_of(spec: ModelSpec, options: ExtractOptions) -> tuple[str, ...]:
+    """The request's, else the entry's, each once. Raises InvalidInput for one that is empty or no text."""
+    return tuple(dict.fromkeys(map(checked, options.labels or spec.options.get("labels", ()))))
 
 
 def threshold_of(spec: ModelSpec, options: ExtractOptions, default: float | None = None) -> float | None:

@@ -130,7 +130,7 @@ class PairPreparer:
 
     def _labelled(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         extract = extract_options(task, options)
-        labels = extract.labels or tuple(self._spec.options.get("labels", ()))
+        labels = asked.labels_of(self._spec, extract)
         if not labels:
             raise InvalidInput(f"{self._spec.id} tells which label fits: send labels.")
         template = asked.text_of(extract.extra, "template", 1000) or self._spec.options.get(
@@ -139,6 +139,13 @@ class PairPreparer:
         if "{label}" not in template:
             raise InvalidInput("options.template holds {label}.")
         texts = tuple(template.replace("{label}", label) for label in labels)
+        # no text has more tokens than characters, but for those that frame it
+        if long := [t for t in texts if len(t) + 2 > self._texts.length and self._texts.text(t).cut]:
+            raise InputTooLong(
+                f"The label {long[0][:50]!r}... is longer than the {self._texts.length} tokens that "
+                f"{self._spec.id} takes.",
+                max_length=self._texts.length,
+            )
         threshold = asked.threshold_of(self._spec, extract)
         do = Classify(labels, texts, threshold, asked.top_of(self._spec, extract.extra, None))
         return self._each(items, do, "document", None, extract.overflow)

@@ -16,7 +16,7 @@ from engine.adapters.vision.boxes import detections, readable
 from engine.adapters.vision.pictures import Look, Picture
 from engine.adapters.vision.processors import Processor
 from engine.adapters.vision.vectors import TextVectors
-from engine.errors import EngineError, InvalidInput
+from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import Extracted
 
 
@@ -78,7 +78,15 @@ class Owl(Lookup):
 
     @staticmethod
     def word(tokenizer: Any, config: Mapping[str, Any], labels: Sequence[str], template: str) -> Worded:
-        return Worded(tuple(labels), tuple(template.replace("{label}", label) for label in labels))
+        texts = tuple(template.replace("{label}", label) for label in labels)
+        most = int((config.get("text_config") or {}).get("max_position_embeddings", 16))
+        lengths = map(len, tokenizer(list(texts))["input_ids"])
+        if long := [text for text, length in zip(texts, lengths, strict=True) if length > most]:
+            raise InputTooLong(
+                f"The label {long[0][:50]!r}... is longer than the {most} tokens that the model takes.",
+                max_length=most,
+            )
+        return Worded(tuple(labels), texts)
 
     def find(
         self, looks: Sequence[Look], inputs: Mapping[str, Tensor], jobs: Sequence[WordedJob]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import docx
 import openpyxl
@@ -77,17 +77,24 @@ def sheet() -> bytes:
 
 def pdf(pages: Sequence[Sequence[tuple[int, int, int, str]]]) -> bytes:
     """Text at (x, y, size) on pages of 612 x 792 points; y counts from the bottom."""
+    return drawn_pdf(
+        b"".join(
+            b"BT /F1 %d Tf %d %d Td (%s) Tj ET\n" % (size, x, y, text.encode()) for x, y, size, text in texts
+        )
+        for texts in pages
+    )
+
+
+def drawn_pdf(pages: Iterable[bytes], about: bytes = b"") -> bytes:
+    """Pages that these operators draw. `about` tells how they are packed."""
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"",
         b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
     kids = []
-    for texts in pages:
-        drawn = b"".join(
-            b"BT /F1 %d Tf %d %d Td (%s) Tj ET\n" % (size, x, y, text.encode()) for x, y, size, text in texts
-        )
-        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn))
+    for drawn in pages:
+        objects.append(b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(drawn), about, drawn))
         objects.append(
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R "
             b"/Resources << /Font << /F1 3 0 R >> >> >>" % len(objects)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,12 +10,13 @@ import torch
 import transformers
 
 from engine.adapters.causal_lm import FAMILY, Prompts
-from engine.adapters.family import GenerativeModel, Prepared, Progressed
+from engine.adapters.family import Prepared
 from engine.adapters.forward.linear import PackedLinear
 from engine.adapters.generation.decoder import Decoder
 from engine.catalog import Limits
 from engine.errors import InferenceFailed, InputTooLong, InvalidInput
 from engine.requests import Generated, GenerateOptions, Grammar, Item, Media, Task
+from tests.engine.adapters.generating import answer, run
 from tests.engine.adapters.tiny_decoders import CONFIGS, EOS, SMALL, START, TEMPLATE, Reference, save, spec
 from tests.weights import weights
 
@@ -25,12 +24,7 @@ LONG = "A prompt of more tokens than a step takes, so that it is read by chunks 
 PROMPTS = {"a": ("Once", 12), "b": (LONG, 20), "c": ("the quick brown fox jumps", 33), "d": ("x" * 40, 5)}
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -60,29 +54,6 @@ def prepare(path: Path, text: str, **options: object) -> Prepared:
     (prepared,) = preparer_of(path).prepare(Task.GENERATE, [Item(text=text)], asked)
     assert isinstance(prepared, Prepared)
     return prepared
-
-
-def run(
-    model: GenerativeModel, *joining: Mapping[str, Prepared], seconds: float = 0.0
-) -> dict[str, list[Progressed]]:
-    """One quantum for each of `joining`, then more until nothing runs: what each said of every sequence."""
-    said: defaultdict[str, list[Progressed]] = defaultdict(list)
-    waiting = list(joining)
-    while waiting or any(rest[-1].done is None for rest in said.values()):
-        for job, progressed in model.advance(waiting.pop(0) if waiting else {}, (), seconds).items():
-            said[job].append(progressed)
-    assert model.advance({}, (), seconds) == {}
-    return said
-
-
-def answer(said: list[Progressed]) -> Generated:
-    """The whole answer, which is also what its pieces come to."""
-    done = said[-1].done
-    assert isinstance(done, Generated), done
-    assert "".join(progressed.text for progressed in said) == done.text
-    assert sum(progressed.tokens for progressed in said) == len(done.token_ids)
-    assert {progressed.done for progressed in said[:-1]} <= {None}
-    return done
 
 
 @pytest.mark.parametrize("name", CONFIGS)

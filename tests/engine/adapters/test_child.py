@@ -324,3 +324,10 @@ def test_a_child_ends_with_its_parent_idle_or_busy(job: str) -> None:
         parent.wait()
 
         until(lambda: not alive(pid))
+
+
+def test_whatever_aborts_without_a_word_was_refused_memory(child: Child) -> None:
+    with pytest.raises(InputTooLong, match="256 MiB") as told:
+        child.call({"abort": ""}, 10)
+
+    assert told.value.details == {"max_memory": 256 << 20}

@@ -98,9 +98,10 @@ def test_a_span_told_by_its_tokens_is_as_likely_as_its_least_likely_part():
     chances[1, 0] = 0.1, 0.7, 0.6
     chances[2, 0] = 0.1, 0.9, 0.4  # the inside breaks off here
 
-    (found,) = between(chances, [0.5])
+    (found,) = between(chances, [0.5], 4)
 
     assert (found.first, found.last, round(found.score, 4)) == (0, 1, 0.6)
+    assert between(chances, [0.5], 1) == []
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.integers(1, 20), st.integers(9, 40), st.integers(0, 8))

@@ -153,5 +153,10 @@ def test_what_a_task_needs_is_asked_for(preparer):
     assert "there are: <OCR>" in refused(extra={"task": "dance"})
     assert "send an instruction" in refused(extra={"task": "caption_to_phrase_grounding"})
     assert "neither labels" in refused(instruction="cat", extra={"task": "OD"})
-    assert "x1, y1, x2, y2" in refused(extra={"task": "REGION_TO_OCR", "region": [1, 2]})
+    for region in ([1, 2], [0, 0, float("nan"), 9], [0, 0, 10**400, 9], [-1, 0, 9, 9]):
+        assert "x1, y1, x2, y2" in refused(extra={"task": "REGION_TO_OCR", "region": region})
+    assert "holds <image>" in refused(labels=("a <image> b",))
+    assert "longer than" in refused(labels=tuple(f"{n} {'x' * 1000}" for n in range(9)))
+    assert "label" in refused(labels=("",))
+    assert "label" in refused(labels=(5,))
     assert "prompt" in refused(extra={"task": "REGION_TO_OCR", "region": [0, 0, 32, 24]})

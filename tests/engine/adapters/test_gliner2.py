@@ -8,12 +8,11 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 from engine.adapters.forward.weights import BadWeights
-from engine.entry import ModelSpec, Source
 from engine.errors import InputTooLong, InvalidInput
-from engine.requests import Extracted, ExtractOptions, Item, Media, Overflow, Task
+from engine.requests import Item, Media, Overflow
+from tests.engine.adapters.extracting import Extracting, alike, classes, spans, spec
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -48,59 +47,27 @@ PRODUCT = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def served(tmp_path_factory):
     made = {}
 
-    def folder(name: str):
+    def served(name: str) -> Extracting:
         if name not in made:
-            made[name] = tiny.gliner2(tmp_path_factory.mktemp(name), **KINDS[name])
+            path = tiny.gliner2(tmp_path_factory.mktemp(name), **KINDS[name])
+            made[name] = Extracting("gliner2", path)
         return made[name]
 
-    return folder
+    return served
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    return tiny.planted(tmp_path_factory.mktemp("planted"))
+def finder(tmp_path_factory):
+    return Extracting("gliner2", tiny.planted(tmp_path_factory.mktemp("planted")))
 
 
 @pytest.fixture(scope="module")
-def finder(planted):
-    model = FAMILY.load(spec(planted), planted, "cpu")
-    yield model
-    model.unload()
-
-
-@pytest.fixture(scope="module")
-def find(planted, finder):
-    preparer = FAMILY.preparer(spec(planted), planted)
-
-    def find(text: str, **options: object) -> Extracted:
-        return finder.run(preparer.prepare(Task.EXTRACT, [Item(text=text)], ExtractOptions(**options)))[0]
-
-    return find
-
-
-def spec(path, **more: object) -> ModelSpec:
-    given = {
-        "id": "a/b",
-        "family": "gliner2",
-        "tasks": ("extract",),
-        "devices": ("cpu",),
-        "overflow": "window",
-    }
-    return ModelSpec(**(given | more), sources=(Source(directory=str(path)),))
-
-
-def jobs_of(path, texts, entry=None, **options):
-    preparer = FAMILY.preparer(entry or spec(path), path)
-    return preparer.prepare(Task.EXTRACT, [Item(text=text) for text in texts], ExtractOptions(**options))
+def find(finder):
+    return finder.find
 
 
 def reference(path):
@@ -115,48 +82,39 @@ def of(value) -> dict[tuple[int, int], float]:
     return {(v.get("start", v["text"]), v.get("end")): v.get("score", v.get("confidence")) for v in listed}
 
 
-def alike(ours: dict, theirs: dict) -> None:
-    assert ours.keys() == theirs.keys()
-    assert np.allclose([ours[key] for key in ours], [theirs[key] for key in ours], atol=1e-4)
-
-
 @pytest.mark.parametrize("name", KINDS)
-def test_entities_are_those_of_the_library(name, folder, compared):
-    path = folder(name)
-    library, model, mine, others = reference(path), FAMILY.load(spec(path), path, "cpu"), [], []
+def test_entities_are_those_of_the_library(name, served, compared):
+    model, seen = served(name), []
+    library = reference(model.path)
     described = {"entities": {"person": "somebody", "place": "", "the date": "a day"}}
 
     for labels, schema, threshold in [(ASKED, None, 0.5), ((), described, 0.35)]:
-        ours = model.run(
-            jobs_of(path, TEXTS, labels=tuple(labels), output_schema=schema, threshold=threshold)
-        )
+        ours = model.answers(TEXTS, labels, output_schema=schema, threshold=threshold)
         asked = library.create_schema().entities(
             labels
             or {name: {"description": said} if said else {} for name, said in schema["entities"].items()}
         )
         for text, answer in zip(TEXTS, ours, strict=True):
             theirs = library.extract(text, asked, threshold, include_confidence=True, include_spans=True)
-            found = {(e.label, e.start, e.end): e.score for e in answer.entities}
             expected = {
-                (label, e["start"], e["end"]): e["confidence"]
+                (e["start"], e["end"], label): e["confidence"]
                 for label, listed in theirs["entities"].items()
                 for e in listed
             }
-            alike(found, expected)
-            mine, others = [*mine, *found.values()], [*others, *(expected[key] for key in found)]
+            seen += alike(spans(answer), expected)
             assert all(text[e.start : e.end] == e.text for e in answer.entities)
-    assert len(mine) > 10
-    compared("gliner2", f"tiny {name}", "gliner2", mine, others)
+    assert len(seen) > 10
+    compared("gliner2", f"tiny {name}", "gliner2", *zip(*seen, strict=True))
 
 
 @pytest.mark.parametrize("name", ["lstm", "v2", "experts"])
-def test_structures_are_those_of_the_library(name, folder):
-    path, seen = folder(name), 0
-    library, model = reference(path), FAMILY.load(spec(path), path, "cpu")
+def test_structures_are_those_of_the_library(name, served):
+    model, seen = served(name), 0
+    library = reference(model.path)
     schema = {"structures": {"product": PRODUCT, "firm": ["name"]}, "entities": ["person"]}
     extra = {"spans": True, "thresholds": {"product.parts": 0.45}}
 
-    ours = model.run(jobs_of(path, TEXTS, output_schema=schema, threshold=0.3, extra=extra))
+    ours = model.answers(TEXTS, output_schema=schema, threshold=0.3, extra=extra)
 
     asked = library.create_schema().entities(["person"]).structure("product")
     asked = asked.field("name", dtype="str", description="what it is called").field("parts", threshold=0.45)
@@ -176,16 +134,16 @@ def test_structures_are_those_of_the_library(name, folder):
 
 
 @pytest.mark.parametrize("name", ["lstm", "v2"])
-def test_classes_and_relations_are_those_of_the_library(name, folder):
-    path = folder(name)
-    library, model = reference(path), FAMILY.load(spec(path), path, "cpu")
+def test_classes_and_relations_are_those_of_the_library(name, served):
+    model = served(name)
+    library = reference(model.path)
     tasks = {
         "mood": ["good", "bad"],
         "topic": {"labels": {"sport": "games", "war": "none"}, "multi_label": True},
     }
     schema = {"classifications": tasks, "relations": {"works for": "is employed by", "lives in": ""}}
 
-    ours = model.run(jobs_of(path, TEXTS, output_schema=schema, threshold=0.3))
+    ours = model.answers(TEXTS, output_schema=schema, threshold=0.3)
 
     asked = library.create_schema().classification("mood", ["good", "bad"])
     asked = asked.classification("topic", tasks["topic"]["labels"], multi_label=True, cls_threshold=0.3)
@@ -193,7 +151,7 @@ def test_classes_and_relations_are_those_of_the_library(name, folder):
     related = 0
     for text, answer in zip(TEXTS, ours, strict=True):
         theirs = library.extract(text, asked, 0.3, include_confidence=True, include_spans=True)
-        chances = {c.label: c.score for c in answer.classifications}
+        chances = classes(answer)
         expected = {c["label"]: c["confidence"] for c in [theirs["mood"], *theirs["topic"]]}
         assert answer.data["mood"] == theirs["mood"]["label"]
         assert {*answer.data["topic"]} == {c["label"] for c in theirs["topic"]}
@@ -209,9 +167,8 @@ def test_classes_and_relations_are_those_of_the_library(name, folder):
 
 
 @pytest.mark.parametrize(("name", "count"), [("v2", 32), ("mean", 8)])
-def test_texts_with_other_schemas_share_a_batch_and_stay_what_they_are_alone(name, count, folder):
-    path, rng = folder(name), random.Random(3)
-    preparer, model = FAMILY.preparer(spec(path), path), FAMILY.load(spec(path), path, "cpu")
+def test_texts_with_other_schemas_share_a_batch_and_stay_what_they_are_alone(name, count, served):
+    model, rng = served(name), random.Random(3)
     schemas = [
         {"structures": {"product": PRODUCT}},
         {"classifications": {"mood": ["good", "bad", "none"]}, "relations": ["works for"]},
@@ -222,49 +179,25 @@ def test_texts_with_other_schemas_share_a_batch_and_stay_what_they_are_alone(nam
     for _ in range(count):
         labels = tuple(rng.sample(["person", "place", "date", "name", "word on", "firm"], rng.randint(1, 5)))
         schema = rng.choice([None, *schemas])
-        asked = ExtractOptions(labels=labels, threshold=rng.choice([0.3, 0.5]), output_schema=schema)
+        threshold = rng.choice([0.3, 0.5])
         text = " ".join(rng.choices(["the", "word", "Ulm", "on", "Zork", "in", "7"], k=rng.randint(1, 30)))
-        jobs += preparer.prepare(Task.EXTRACT, [Item(text=text)], asked)
+        jobs += model.jobs([text], labels, threshold=threshold, output_schema=schema)
 
-    for together, job in zip(model.run(jobs), jobs, strict=True):
-        (alone,) = model.run([job])
-        alike(
-            {(e.start, e.end, e.label): e.score for e in together.entities},
-            {(e.start, e.end, e.label): e.score for e in alone.entities},
-        )
+    for together, alone in model.with_company(jobs):
+        alike(spans(together), spans(alone))
         assert together.data == alone.data
-        alike(
-            {(c.label): c.score for c in together.classifications},
-            {(c.label): c.score for c in alone.classifications},
-        )
+        alike(classes(together), classes(alone))
 
 
 @pytest.mark.parametrize("place", [10, 383, 384, 389, 700, 1199])
-def test_a_name_is_found_wherever_it_stands_in_a_long_text(place, find):
+def test_a_field_is_found_wherever_it_stands_in_a_long_text(place, find):
     words = ["word"] * 1200
     words[place] = "Ulm"
-    text = " ".join(words)
-    schema = {"entities": ["town"], "structures": {"trip": ["town"]}}
+    schema = {"structures": {"trip": ["town"]}}
 
-    found = find(text, output_schema=schema, extra={"spans": True})
+    (trip,) = find(" ".join(words), output_schema=schema, extra={"spans": True}).data["trip"]
 
-    (entity,) = found.entities
-    assert (entity.label, text[entity.start : entity.end], entity.start) == ("town", "Ulm", 5 * place)
-    (trip,) = found.data["trip"]
     assert (trip["town"]["start"], trip["town"]["end"]) == (5 * place, 5 * place + 3)
-
-
-def test_an_entity_is_found_once_and_whole_at_every_place_of_a_seam(planted, finder):
-    texts = []
-    for place in [317, 318, 319, 346, 350, 351, 352, 353, 382, 383, 384, 385]:
-        words = ["word"] * 420
-        words[place : place + 3] = ["Zork", "the", "Blim"]
-        texts.append(" ".join(words))
-    jobs = jobs_of(planted, texts, labels=("person",))
-
-    assert {len(job.payload.windows) for job in jobs} == {2}
-    for answer in finder.run(jobs):
-        assert [(e.label, e.text) for e in answer.entities] == [("person", "Zork the Blim")]
 
 
 def test_an_instance_that_two_windows_see_is_told_once_and_as_whole_as_one_sees_it(find):
@@ -297,40 +230,38 @@ def test_a_json_schema_is_filled_over_all_windows(find):
 
 
 def test_the_full_stop_that_the_model_reads_is_in_no_answer(find):
-    (entity,) = find("in Ulm", labels=("town",)).entities
+    (entity,) = find("in Ulm", "town").entities
 
     assert (entity.text, entity.start, entity.end) == ("Ulm", 3, 6)
 
 
 def test_labels_overlap_unless_none_may(find):
-    both = find("Ulm", labels=("town", "city")).entities
-    one = find("Ulm", labels=("town", "city"), extra={"flat_ner": True}).entities
+    both = find("Ulm", "town", "city").entities
+    one = find("Ulm", "town", "city", extra={"flat_ner": True}).entities
 
     assert [e.label for e in both] == ["town", "city"]
     assert len(one) == 1
 
 
-def test_an_entry_says_what_is_looked_for(planted, finder):
-    entry = spec(planted, labels={"town": "place"}, options={"threshold": 0.9})
-
-    (answer,) = finder.run(jobs_of(planted, ["Zork Blim in Ulm"], entry))
+def test_an_entry_says_what_is_looked_for(finder):
+    answer = finder.saying(labels={"town": "place"}, options={"threshold": 0.9}).find("Zork Blim in Ulm")
 
     assert [(e.label, e.text) for e in answer.entities] == [("town", "Zork Blim"), ("town", "Ulm")]
 
 
-def test_a_long_text_is_refused_or_cut_where_that_is_asked(planted, finder):
+def test_a_long_text_is_refused_or_cut_where_that_is_asked(finder):
     long = "word " * 500 + "Ulm"
 
-    (cut,) = jobs_of(planted, [long], labels=("place",), overflow=Overflow.TRUNCATE)
-    (refused,) = jobs_of(planted, [long], labels=("place",), overflow=Overflow.ERROR)
+    (cut,) = finder.jobs([long], ("place",), overflow=Overflow.TRUNCATE)
+    (refused,) = finder.jobs([long], ("place",), overflow=Overflow.ERROR)
 
-    assert finder.run([cut])[0].entities == ()
+    assert finder.model.run([cut])[0].entities == ()
     assert cut.usage.truncated == 1
     assert isinstance(refused, InputTooLong)
 
 
-def test_cost_is_what_the_encoder_reads(planted):
-    (short, long) = jobs_of(planted, ["word " * 10, "word " * 1200], labels=("place",))
+def test_cost_is_what_the_encoder_reads(finder):
+    (short, long) = finder.jobs(["word " * 10, "word " * 1200], ("place",))
 
     assert short.cost == 8 + len("entities") + 10 + len(".")
     assert long.cost == sum(len(window.ids) for window in long.payload.windows) > 1200
@@ -369,29 +300,28 @@ def test_a_long_run_without_a_space_is_split_in_linear_time():
         {"output_schema": {"relations": [1]}},
     ],
 )
-def test_options_that_cannot_be_followed_are_refused(options, planted):
+def test_options_that_cannot_be_followed_are_refused(options, finder):
     with pytest.raises((InvalidInput, InputTooLong)):
-        jobs_of(planted, ["a"], **options)
+        finder.jobs(["a"], **options)
 
 
-def test_an_item_that_is_no_text_has_its_error_in_its_place(planted, finder):
-    items = [Item(images=(Media(b"x"),)), Item(text="Ulm"), Item(text="")]
-    jobs = FAMILY.preparer(spec(planted), planted).prepare(Task.EXTRACT, items, ExtractOptions(labels=("a",)))
+def test_an_item_that_is_no_text_has_its_error_in_its_place(finder):
+    wrong, *good = finder.jobs([Item(images=(Media(b"x"),)), "Ulm", ""], ("a",))
 
-    assert isinstance(jobs[0], InvalidInput)
-    assert [[e.text for e in answer.entities] for answer in finder.run(jobs[1:])] == [["Ulm"], []]
-
-
-def test_another_architecture_is_refused_by_name(planted, tmp_path):
-    config = json.loads((planted / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"architecture": "boundary"}))
-
-    with pytest.raises(BadWeights, match="'boundary'"):
-        FAMILY.preparer(spec(tmp_path), tmp_path)
+    assert isinstance(wrong, InvalidInput)
+    assert [[e.text for e in answer.entities] for answer in finder.model.run(good)] == [["Ulm"], []]
 
 
-def test_whatever_a_schema_holds_is_read_or_refused(planted):
-    rng, preparer = random.Random(11), FAMILY.preparer(spec(planted), planted)
+def test_another_architecture_is_refused_by_name(finder, tmp_path):
+    config = json.loads((finder.path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architecture": "streams"}))
+
+    with pytest.raises(BadWeights, match="'streams'"):
+        FAMILY.preparer(spec("gliner2", tmp_path), tmp_path)
+
+
+def test_whatever_a_schema_holds_is_read_or_refused(finder):
+    rng = random.Random(11)
     words = ["entities", "relations", "classifications", "structures", "properties", "items", "type", "enum"]
     words += ["description", "labels", "multi_label", "title", "array", "string", "object", "a", "", "\ud800"]
     leaves = [None, True, 1, -2.5, float("nan"), b"x", np.zeros(2), np.array("x"), [], {}, *words]
@@ -406,12 +336,10 @@ def test_whatever_a_schema_holds_is_read_or_refused(planted):
 
     read = 0
     for _ in range(1500):
-        schema, extra = made(5), {rng.choice([*words, "thresholds", "spans", "flat_ner"]): made(3)}
-        asked = ExtractOptions(
-            labels=("a",), output_schema=schema if isinstance(schema, dict) else None, extra=extra
-        )
+        made_up, extra = made(5), {rng.choice([*words, "thresholds", "spans", "flat_ner"]): made(3)}
         try:
-            preparer.prepare(Task.EXTRACT, [Item(text="a")], asked)
+            schema = made_up if isinstance(made_up, dict) else None
+            finder.jobs(["a"], ("a",), output_schema=schema, extra=extra)
             read += 1
         except InvalidInput:
             continue

@@ -105,3 +105,35 @@ def test_a_reranker_has_its_pooler_and_one_number(tmp_path: Path):
             ids, types = (torch.from_numpy(each).long()[None] for each in (pair.ids, pair.types))
             first = model.new(ids, token_type_ids=types).last_hidden_state
             assert float(model.classifier(model.new.pooler(first))) == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_words_are_scored_as_published_and_become_sparse_vectors(tied: bool, tmp_path: Path):
+    """`NewForMaskedLM` of Alibaba's `modeling.py`: dense, activation, norm, then the vocabulary."""
+    torch.manual_seed(0)
+    path = saved(tf.BertConfig(**SMALL), tmp_path)
+    config = gte.GteConfig(**FAMILIAR, initializer_range=0.3, tie_word_embeddings=tied)
+    model = gte.GteForMaskedLM(config).eval()
+    model.save_pretrained(path)
+    options = {"sparse_activation": "log1p_relu"}
+    served = Served(path, outputs=("sparse",), tasks=(Task.ENCODE,), options=options)
+
+    jobs = served.prepare(TEXTS)
+    found = [output.sparse for output in served.model.run(jobs)]
+
+    state = model.state_dict()
+    words = state["new.embeddings.word_embeddings.weight" if tied else "lm_head.decoder.weight"]
+    with torch.inference_mode():
+        for job, sparse in zip(jobs, found, strict=True):
+            states = model.new(torch.from_numpy(job.payload.ids).long()[None]).last_hidden_state[0]
+            rows = torch.nn.functional.gelu(
+                states @ state["lm_head.dense.weight"].T + state["lm_head.dense.bias"]
+            )
+            rows = torch.nn.functional.layer_norm(
+                rows, (32,), state["lm_head.norm.weight"], state["lm_head.norm.bias"], 1e-12
+            )
+            scores = rows @ words.T + state["lm_head.decoder.bias"]
+            expected = torch.log1p(torch.log1p(torch.relu(scores.amax(0)))).numpy()
+            row = np.zeros(sparse.dims, np.float32)
+            row[sparse.indices] = sparse.values
+            assert np.abs(row - expected).max() <= 1e-5

@@ -20,11 +20,12 @@ from tests.engine.adapters.tiny_texts import FAMILIES, TEXTS, WORDS, entry, save
 class Adapted:
     """A base with adapters, driven as the engine drives it."""
 
-    def __init__(self, path: Path, loras: dict[str, Path], **given: Any) -> None:
+    def __init__(
+        self, path: Path, loras: dict[str, Path], without: tuple[str, ...] = (), **given: Any
+    ) -> None:
         spec = tiny_loras.with_loras(entry(**given), loras)
-        family = tiny_loras.of(spec)
-        self.preparer = family.preparer(spec, path)
-        self.model: Any = family.load(spec, path, "cpu")
+        self.preparer = tiny_loras.of(spec).preparer(spec, path)
+        self.model = tiny_loras.loaded(spec, path, without=without)
 
     def jobs(self, lora: str | None, task: Task = Task.EXTRACT) -> list[Prepared]:
         items = [Item(text=text) for text in TEXTS]
@@ -119,7 +120,7 @@ def reranker(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 def test_scores_with_an_adapter_are_those_of_peft_in_a_mixed_batch_and_alone(reranker: Any):
     base, loras = reranker
     options = {"template": "{query} ! {document} ?", "yes": "yes", "no": "no"}
-    served = Adapted(base, loras, family="yes_no_reranker", tasks=(Task.SCORE,), options=options)
+    served = Adapted(base, loras, ("head",), family="yes_no_reranker", tasks=(Task.SCORE,), options=options)
     jobs = [job for name in ("deep", None, "other") for job in served.jobs(name, Task.SCORE)]
 
     scores = [output.score for output in served.model.run(jobs)]
@@ -138,12 +139,13 @@ def test_scores_with_an_adapter_are_those_of_peft_in_a_mixed_batch_and_alone(rer
     assert np.abs(np.diff(np.reshape(scores, (3, -1)), axis=0)).max() > 1e-3
 
 
-def test_an_adapter_of_the_output_layer_fails_its_own_jobs_only(reranker: Any):
+def test_an_adapter_of_the_output_layer_is_refused_and_the_base_goes_on(reranker: Any):
     base, loras = reranker
     options = {"template": "{query} ! {document} ?", "yes": "yes", "no": "no"}
-    served = Adapted(base, loras, family="yes_no_reranker", tasks=(Task.SCORE,), options=options)
+    served = Adapted(base, loras, ("head",), family="yes_no_reranker", tasks=(Task.SCORE,), options=options)
 
-    wrong, right = served.model.run([served.jobs("head", Task.SCORE)[0], served.jobs(None, Task.SCORE)[0]])
+    with pytest.raises(InvalidInput, match="cannot be served"):
+        served.model.bring("head")
+    (right,) = served.model.run(served.jobs(None, Task.SCORE)[:1])
 
-    assert isinstance(wrong, InvalidInput) and "cannot be served" in wrong.message
     assert np.isfinite(right.score)

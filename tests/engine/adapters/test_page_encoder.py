@@ -1,8 +1,9 @@
-"""ColPali and ColQwen2 of a few thousand random weights give what transformers' own classes give."""
+"""ColPali and its like, of a few thousand random weights, give what transformers' own classes give."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import torch
 import transformers as tf
 from PIL import Image
 from tokenizers import AddedToken
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from engine.adapters.forward.weights import BadWeights
-from engine.adapters.page_encoder import PROCESSORS, Shown
 from engine.adapters.vision.processors import reference_of
+from engine.adapters.vision.shown import PROCESSORS, Shown
 from engine.errors import EngineError, InputTooLong, InvalidInput
 from engine.requests import EncodeOptions, Item, Media, OutputType, Overflow, ScoreOptions, Task
 from tests.engine.adapters import tiny_seeing
@@ -50,6 +52,24 @@ def _colpali() -> Any:
     return tf.ColPaliConfig(vlm_config=vlm.to_dict(), embedding_dim=DIM)
 
 
+def _colmodernvbert() -> Any:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "image_size": 32, "patch_size": 8}
+    text = {
+        **tiny_seeing.TEXT,
+        "vocab_size": 400,  # its processor adds a token
+        "num_key_value_heads": None,
+        "local_attention": 8,
+        "global_attn_every_n_layers": 2,
+    }
+    vlm = tf.ModernVBertConfig(
+        text_config={**text, "cls_token_id": 256, "sep_token_id": 257, "pad_token_id": 256},
+        vision_config={**tiny_seeing.VISION, **sizes},
+        image_token_id=tiny_seeing.IDS["<image>"],
+        pixel_shuffle_factor=2,
+    )
+    return tf.ColModernVBertConfig(vlm_config=vlm.to_dict(), embedding_dim=DIM)
+
+
 def _siglip() -> Any:
     made = SiglipImageProcessorPil(size={"height": 32, "width": 32})
     made.image_seq_length = 16
@@ -59,7 +79,10 @@ def _siglip() -> Any:
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "colqwen2": (_colqwen2, tiny_seeing.FAMILIES["qwen2_vl"].images),
     "colpali": (_colpali, _siglip),
+    "colmodernvbert": (_colmodernvbert, lambda: Idefics3ImageProcessorPil(**tiny_seeing.SIDES)),
 }
+SETTINGS = {"colmodernvbert": {"image_seq_len": 4}}
+"""Of the processor: how many tokens a tile has, which follows from the configuration."""
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -77,6 +100,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         tokenizer_object=backend, eos_token=EOS, pad_token=EOS, bos_token=EOS
     ).save_pretrained(to)
     images().save_pretrained(to)
+    (to / "processor_config.json").write_text(json.dumps(SETTINGS.get(request.param, {})))
     return to
 
 
@@ -103,9 +127,9 @@ def made(model: Served, items: list[Item]) -> list[np.ndarray]:
 def expected(path: Path) -> tuple[list[torch.Tensor], list[torch.Tensor], Any]:
     """Of QUESTIONS and IMAGES, one at a time, and the library's processor."""
     model = tf.AutoModelForPreTraining.from_pretrained(path).eval()
-    processor = PROCESSORS[model.config.model_type](
-        reference_of(path), tf.AutoTokenizer.from_pretrained(path)
-    )
+    kind = model.config.model_type
+    images = KINDS[kind][1]() if kind in SETTINGS else reference_of(path)
+    processor = PROCESSORS[kind](images, tf.AutoTokenizer.from_pretrained(path), **SETTINGS.get(kind, {}))
     with torch.inference_mode():
         asked = [model(**processor.process_queries([text])).embeddings[0] for text in QUESTIONS]
         shown = []
@@ -192,11 +216,12 @@ def test_what_cannot_be_done_is_said(path: Path):
 
 def test_what_stands_before_a_question_is_the_directorys(path: Path):
     usual = Shown(path).question("why?")
+    stored = (path / "processor_config.json").read_text()
     (path / "processor_config.json").write_text('{"query_prefix": "Ask: "}')
 
     asked = Shown(path).question("why?")
 
-    (path / "processor_config.json").unlink()
+    (path / "processor_config.json").write_text(stored)
     ids = tf.AutoTokenizer.from_pretrained(path)("Ask: why?", add_special_tokens=False)["input_ids"]
     start = 0 if asked[0] == ids[0] else 1  # PaliGemma's begins with a token of its own
     assert asked[start : start + len(ids)].tolist() == ids and len(asked) != len(usual)

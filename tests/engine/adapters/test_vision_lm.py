@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -8,18 +8,21 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from transformers.models.gemma3.processing_gemma3 import Gemma3Processor
 from transformers.models.idefics3.processing_idefics3 import Idefics3Processor
 from transformers.models.llava.processing_llava import LlavaProcessor
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
+from transformers.models.paligemma.processing_paligemma import PaliGemmaProcessor
 
 from engine.adapters.causal_lm import Prompts
 from engine.adapters.family import Prepared
 from engine.adapters.forward.weights import BadWeights
 from engine.adapters.generation.decoder import Decoder
 from engine.adapters.vision_lm import FAMILY
+from engine.catalog import Limits
 from engine.errors import EngineError, InputTooLong, InvalidInput, ResourceExhausted
 from engine.requests import GenerateOptions, Item, Media, Task
-from tests.engine.adapters.test_causal_lm import answer, run
+from tests.engine.adapters.generating import answer, run
 from tests.engine.adapters.tiny_decoders import CONFIGS
 from tests.engine.adapters.tiny_decoders import save as save_words
 from tests.engine.adapters.tiny_seeing import FAMILIES, IDS, Reference, save, spec
@@ -34,12 +37,7 @@ STREAMS: Sequence[tuple[str, tuple[Image.Image, ...], int]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +123,55 @@ def test_prompts_are_spelled_as_the_processors_of_transformers_spell_them(smolvl
         expected = processor(tokenizer)(images=[WIDE, TALL], text=rendered)["input_ids"][0]
 
         assert prepare(path, text, (WIDE, TALL)).payload.ids.tolist() == list(expected)
+
+
+def test_prompts_of_gemma_are_spelled_as_its_processor_spells_them(tmp_path):
+    path = save(tmp_path, "gemma3")
+    names = {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        path, extra_special_tokens={**names, "eoi_token": "<end_of_image>"}
+    )
+    processor = Gemma3Processor(FAMILIES["gemma3"].images(), tokenizer, image_seq_length=16)
+    rendered = tokenizer.apply_chat_template([turn("?", 2)], tokenize=False, add_generation_prompt=True)
+    expected = processor(images=[[WIDE, TALL]], text=rendered)["input_ids"][0]
+
+    assert prepare(path, "?", (WIDE, TALL)).payload.ids.tolist() == list(expected)
+
+
+def test_prompts_of_paligemma_have_their_images_first_and_end_with_a_line(tmp_path):
+    path = save(tmp_path, "paligemma")
+    images = FAMILIES["paligemma"].images()
+    images.image_seq_length = 16
+    processor = PaliGemmaProcessor(images, transformers.AutoTokenizer.from_pretrained(path))
+    expected = processor(images=[[WIDE, TALL]], text="<image><image>What?")["input_ids"][0]
+
+    assert prepare(path, "What?", (WIDE, TALL)).payload.ids.tolist() == list(expected)
+
+
+def test_pixtral_is_told_where_a_row_of_an_image_ends(tmp_path):
+    path = save(tmp_path, "mistral3")
+    named = {IDS[token]: token for token in ("[IMG]", "[IMG_BREAK]", "[IMG_END]")}
+
+    ids = prepare(path, "?", (WIDE,)).payload.ids.tolist()
+
+    shown = "".join(named[token] for token in ids if token in named)
+    assert shown == "[IMG][IMG][IMG][IMG][IMG_BREAK]" * 2 + "[IMG][IMG][IMG][IMG][IMG_END]"
+
+
+def test_what_sees_all_of_itself_is_read_at_once_even_where_a_step_reads_less(tmp_path):
+    for name in ("gemma3", "paligemma"):
+        path = save(tmp_path / name, name)
+        model = FAMILY.load(spec(path, limits=Limits(max_batch_cost=8)), path, "cpu")
+        text = {"text": prepare(path, "Once upon a time", max_new_tokens=12)}
+        seen = {"seen": prepare(path, "Which?", (TALL, SMALL), max_new_tokens=8)}
+        alone = Reference(path, name)
+
+        said = run(model, text, {}, seen)
+
+        for job, images in (("text", ()), ("seen", (TALL, SMALL))):
+            prompt = {**text, **seen}[job].payload
+            expected = alone.greedy(prompt.ids.tolist(), images, prompt.max_new_tokens)
+            assert list(answer(said[job]).token_ids) == expected, (name, job)
 
 
 def test_images_are_looked_at_one_at_a_time_while_others_answer(smolvlm, decoder):
@@ -242,14 +289,15 @@ def test_a_shape_that_no_model_looks_at_is_told_as_such(tmp_path):
     assert "3000 x 10" in error.message
 
 
-def test_larger_images_are_made_smaller_where_the_entry_says_so(tmp_path):
-    path = save(tmp_path, "qwen2_vl")
+@pytest.mark.parametrize(("name", "token"), [("qwen2_vl", "<|image_pad|>"), ("mistral3", "[IMG]")])
+def test_larger_images_are_made_smaller_where_the_entry_says_so(name, token, tmp_path):
+    path = save(tmp_path, name)
     less = FAMILY.preparer(spec(path, options={"max_pixels": 1024}), path)
     asked = GenerateOptions(messages=(turn("?", 1),))
     (few,) = less.prepare(Task.GENERATE, [Item(images=sent(WIDE))], asked)
 
     assert isinstance(few, Prepared)
-    assert few.payload.ids.tolist().count(IDS["<|image_pad|>"]) * 16 * 16 <= 1024
+    assert few.payload.ids.tolist().count(IDS[token]) * 16 * 16 <= 1024
     assert few.cost < prepare(path, "?", (WIDE,)).cost
     footprints = [
         FAMILY.footprint(spec(path, options=options), path) for options in ({"max_pixels": 1024}, {})

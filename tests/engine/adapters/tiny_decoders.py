@@ -65,7 +65,9 @@ CONFIGS = {
     ),
     "smollm3": transformers.SmolLM3Config(**SMALL, no_rope_layers=[1, 1, 0]),
     "gemma3": transformers.Gemma3TextConfig(
-        **SMALL, head_dim=16, sliding_window=8, layer_types=["sliding_attention"] * 2 + ["full_attention"]
+        **SMALL,
+        **{"head_dim": 16, "sliding_window": 8, "tie_word_embeddings": False},
+        layer_types=["sliding_attention"] * 2 + ["full_attention"],
     ),
 }
 

@@ -11,12 +11,12 @@ import transformers as tf
 from safetensors.torch import load_file, save_file
 
 from tests.engine.adapters.tiny_encoder import DIM, encoder
-from tests.engine.adapters.tiny_gliner import unchanged
+from tests.engine.adapters.tiny_gliner import HEIGHT, unchanged
 from tests.engine.adapters.tiny_tokenizer import FIRST, LAST, PLACES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from gliner2 import ExtractorConfig, GLiNER2
+    from gliner2 import AutoExtractor, ExtractorConfig, GLiNER2
 
 
 def gliner2(folder: Path, kind: str = "deberta-v2", seed: int = 0, **config: Any) -> Path:
@@ -32,6 +32,28 @@ def gliner2(folder: Path, kind: str = "deberta-v2", seed: int = 0, **config: Any
         )
         for name, parameter in model.named_parameters():  # scores far from one another, and from 0 and 1
             parameter.data.mul_(3 if name.startswith("encoder") else 1.6) if parameter.dim() > 1 else None
+        model.eval().save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+def boundary(folder: Path, **head: Any) -> Path:
+    """A GLiNER2.5 with random weights; `head` is what its configuration says of its head."""
+    torch.manual_seed(0)
+    named = str(encoder(folder / "base"))
+    small = {"boundary_dim": 16, "pair_dim": 16, "record_dim": 16, "dropout": 0.0}
+    small |= {"candidate_attention_heads": 2, "multihead_pair_compat_heads": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AutoExtractor.from_config(
+            ExtractorConfig(model_name=named, architecture="boundary", boundary_head={**small, **head}),
+            encoder_config=tf.AutoConfig.from_pretrained(named),
+            tokenizer=tf.AutoTokenizer.from_pretrained(named),
+        )
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.data.mul_(3 if name.startswith(("encoder", "boundary_head")) else 2)
+        for name in ("null_projection", "count_head"):  # as they are made they say the same of everything
+            torch.nn.init.normal_(getattr(model.boundary_head, name).weight, std=0.2)
         model.eval().save_pretrained(str(folder / "model"))
     return folder / "model"
 
@@ -68,9 +90,8 @@ def planted(folder: Path) -> Path:
     state["count_embed.projector.2.bias"].zero_()
     state["count_embed.projector.2.weight"].zero_()
     state["count_embed.projector.2.weight"][:, : 2 * DIM] = torch.cat([eye, -eye], 1)
-    height = (1 - 1 / DIM) / (1 / DIM - 1 / DIM**2) ** 0.5  # of a one among zeros, once normalised
     for unit, (start, end) in enumerate([(0, 1), (2, 2)]):
-        state[f"{span}.out_project.0.weight"][unit, [start, DIM + end]] = 1 / height
+        state[f"{span}.out_project.0.weight"][unit, [start, DIM + end]] = 1 / HEIGHT
         state[f"{span}.out_project.0.bias"][unit] = -1
         state[f"{span}.out_project.3.weight"][8, unit] = 3 - unit / 2
     state[f"{span}.out_project.3.bias"][8] = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,14 @@ def reference(base: Path, adapter: Path, auto: Any) -> Any:
 def with_loras(spec: ModelSpec, loras: dict[str, Path], **changes: Any) -> ModelSpec:
     named = {name: Lora(sources=({"directory": str(path)},)) for name, path in loras.items()}
     return spec.model_copy(update={"loras": named, **changes})
+
+
+def loaded(spec: ModelSpec, path: Path, *, without: Collection[str] = ()) -> Any:
+    """The model with its adapters over it, but for some."""
+    model: Any = of(spec).load(spec, path, "cpu")
+    for name in spec.loras.keys() - without:
+        model.bring(name)
+    return model
 
 
 def of(spec: ModelSpec) -> WithAdapters:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from engine.adapters.family import family as family_of
+from engine.adapters.lora.family import WithAdapters
 from engine.adopting import adopt
 from engine.adopting.entry import entry, licence
 from engine.adopting.repository import Repository
 from engine.errors import InvalidInput, WeightsUnavailable
-from tests.engine.adapters import tiny_texts
-from tests.engine.adopting.repositories import BERT, EMBEDDER, cached, card
+from engine.requests import EncodeOptions, Item
+from tests.engine.adapters import published, tiny_texts
+from tests.engine.adopting.repositories import BERT, EMBEDDER, MODULES, cached, card
 
 
 def adopted(name: str = "org/it"):
@@ -101,6 +104,38 @@ def test_papers_that_cannot_be_read_are_refused_and_a_card_is_not_needed(cache):
     assert adopted().licence == "unknown"
     with pytest.raises(InvalidInput, match=r"config.json of the repository is no JSON"):
         adopted("org/bad")
+
+
+def test_adapters_in_the_checkpoint_are_named_with_the_roles_that_they_read(cache):
+    snapshot = cached(cache, "org/it", {"modules.json": MODULES, "README.md": card(license="cc-by-nc-4.0")})
+    published.saved(published.TURNED, published.flash(adapted=True, positions=False), snapshot)
+    spec = adopted()
+
+    assert spec.options["adapters"] == {"query": "retrieval.query", "document": "retrieval.passage"}
+    assert {name: str(lora.sources[0]) for name, lora in spec.loras.items()} == dict.fromkeys(
+        published.ADAPTERS, "hub org/it"
+    )
+    family = WithAdapters(family_of(spec.family), lambda _: snapshot)
+    jobs = family.preparer(spec, snapshot).prepare("encode", [Item(text="w1")], EncodeOptions(is_query=True))
+    assert jobs[0].payload.lora == "retrieval.query"
+
+
+@pytest.mark.parametrize(
+    ("names", "converted"),
+    [
+        (["config.json", "pytorch_model.bin"], "torch_checkpoint"),
+        (["model.safetensors", "pytorch_model.bin"], None),
+        (["config.json"], None),  # its weights are not here yet
+    ],
+)
+def test_a_repository_of_pickles_is_read_by_the_conversion_for_them(cache, names, converted):
+    folder = cached(cache, "org/it", EMBEDDER)
+    for name in names:
+        (folder / name).touch()
+    spec = adopted()
+
+    assert spec.sources[0].convert == converted
+    assert ("It holds pickles only" in spec.notes) == (converted is not None)
 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert", "qwen3"])

@@ -8,9 +8,9 @@ from transformers.models.auto import modeling_auto as auto
 from engine.adapters import family
 from engine.adapters.forward.heads import CLASSIFIERS
 from engine.adapters.forward.packed import PACKED
-from engine.adapters.generation import eyes
+from engine.adapters.generation import kinds
 from engine.adapters.open_vocabulary_detector import KINDS
-from engine.adapters.page_encoder import PROCESSORS
+from engine.adapters.vision.shown import PROCESSORS
 from engine.adopting import families
 from engine.adopting.families import (
     DECODERS,
@@ -26,10 +26,13 @@ from engine.adopting.families import (
 from engine.adopting.repository import Repository
 from engine.errors import InvalidInput
 from engine.requests import OutputType
+from tests.engine.adapters import published
 from tests.engine.adopting.repositories import BERT
 
 NLI = {"0": "entailment", "1": "neutral", "2": "contradiction"}
 BARE = auto.MODEL_MAPPING_NAMES | {"gte": "GteModel", "new": "NewModel"}
+FLASH = {"AutoConfig": published.FLASH_CODE}
+JINA_BERT = {"AutoConfig": "jinaai/jina-bert-implementation--configuration_bert.JinaBertConfig"}
 
 
 def of(architecture: str, kind: str, card: dict | None = None, **config: object) -> str:
@@ -64,8 +67,11 @@ def test_a_decoder_writes_unless_its_card_says_that_it_ranks(kind):
     name = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
 
     assert of(name, kind) == "causal_lm"
-    if kind in DECODERS:
+    if kind == "qwen3":
         assert of(name, kind, {"pipeline_tag": "text-ranking"}) == "yes_no_reranker"
+    elif kind in DECODERS:
+        with pytest.raises(InvalidInput, match=rf"org/it is a {kind} that ranks texts .* options\.template"):
+            of(name, kind, {"pipeline_tag": "text-ranking"})
 
 
 @pytest.mark.parametrize(
@@ -93,6 +99,8 @@ def test_the_other_kinds_are_told_by_their_own_names():
     assert of("WhisperForConditionalGeneration", "whisper") == "speech_recognizer"
     assert of("GLiClassModel", "GLiClass") == "gliclass"
     assert of("Extractor", "extractor") == "gliner2"
+    boundary = {"model_type": "extractor", "architecture": "boundary"}
+    assert served(Repository("org/it", {"config.json": boundary})).family == "gliner2"
     assert served(Repository("org/it", {"gliner_config.json": {}})).family == "gliner"
     assert served(Repository("org/it", {"glirel_config.json": {}})).family == "glirel"
 
@@ -110,7 +118,7 @@ def test_the_other_kinds_are_told_by_their_own_names():
             (OutputType.MULTIVECTOR,),
         ),
         ({"artifact.metadata": {"dim": 128}}, (), "text_encoder", (OutputType.MULTIVECTOR,)),
-        ({}, ("Transformer", "LogitScore"), "yes_no_reranker", ()),
+        ({"config.json": {"model_type": "qwen3"}}, ("Transformer", "LogitScore"), "yes_no_reranker", ()),
         ({"config.json": {}}, ("StaticEmbedding", "Normalize"), "text_encoder", (OutputType.DENSE,)),
         ({"config.json": {"model_type": "model2vec"}}, (), "text_encoder", (OutputType.DENSE,)),
     ],
@@ -120,6 +128,57 @@ def test_a_directory_of_sentence_transformers_says_what_it_makes(files, modules,
     found = served(Repository("org/it", held, tuple((kind, "") for kind in modules)))
 
     assert (found.family, found.outputs) == (family_named, makes)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said", "family_named"),
+    [
+        ("XLMRobertaModel", {"auto_map": FLASH, "position_embedding_type": "rotary"}, "text_encoder"),
+        (
+            "XLMRobertaForSequenceClassification",
+            {"auto_map": FLASH, "id2label": {"0": "LABEL_0"}},
+            "cross_encoder",
+        ),
+        (
+            "JinaBertModel",
+            {"auto_map": JINA_BERT, "position_embedding_type": "alibi", "feed_forward_type": "geglu"},
+            "text_encoder",
+        ),
+        (
+            "JinaBertForSequenceClassification",
+            {
+                **{"auto_map": JINA_BERT, "position_embedding_type": "alibi"},
+                **{"feed_forward_type": "geglu", "id2label": {"0": "LABEL_0"}},
+            },
+            "cross_encoder",
+        ),
+        ("NomicBertModel", {**published.NOMIC, "architectures": ["NomicBertModel"]}, "text_encoder"),
+    ],
+)
+def test_code_of_its_own_is_told_by_its_name_and_not_run(architecture, said, family_named):
+    held = {"architectures": [architecture], **said}
+
+    assert served(Repository("org/it", {"config.json": held})).family == family_named
+
+
+def test_a_model_that_sees_and_embeds_or_ranks_is_told_by_its_card_or_its_modules():
+    held = {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl"}
+    by_card = Repository("org/it", {"config.json": held}, (), {"pipeline_tag": "sentence-similarity"})
+    by_modules = Repository("org/it", {"config.json": held}, (("Transformer", ""), ("Pooling", "1_Pooling")))
+
+    ranks = Repository("org/it", {"config.json": held}, (), {"pipeline_tag": "text-ranking"})
+
+    assert {served(each).family for each in (by_card, by_modules)} == {"multimodal_encoder"}
+    assert served(ranks).family == "multimodal_reranker"
+    assert served(Repository("org/it", {"config.json": held})).family == "vision_lm"
+
+
+def test_a_variant_of_such_code_that_is_not_served_is_refused():
+    said = {"auto_map": JINA_BERT, "position_embedding_type": "absolute", "feed_forward_type": "geglu"}
+    modules = (("Transformer", ""), ("Pooling", "1_Pooling"))
+
+    with pytest.raises(InvalidInput, match="org/it cannot be served: position_embedding_type is 'absolute'"):
+        served(Repository("org/it", {"config.json": {"architectures": ["JinaBertModel"], **said}}, modules))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +200,7 @@ def test_the_kinds_named_here_are_those_that_the_families_have():
     assert not (ENCODERS | DECODERS) - PACKED - {"deberta", "deberta-v2", "mpnet"}
     assert not (ENCODERS | DECODERS) - set(CLASSIFIERS)
     assert set(KINDS) == WORDED
-    assert set(eyes.KINDS) == SEEING
+    assert set(kinds.KINDS) == SEEING
     assert set(PROCESSORS) == families.PAGES
     chosen = {"gliner", "gliner2", "glirel", "gliclass", "florence2", "image_to_text", "object_detector"}
     assert chosen | {"zero_shot"} <= set(family.names())

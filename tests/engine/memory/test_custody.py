@@ -27,6 +27,15 @@ def test_a_wanted_unit_is_inspected_loaded_and_ready():
     assert desk.wanted("a") == [Ready("a", "d")]
 
 
+def test_who_knows_that_leases_can_be_had_is_not_told_so_again():
+    desk = Desk(devices=("d", "e"))
+    desk.resident("a")
+
+    assert desk.wanted("a", there=("d",)) == []
+    desk.unwanted("a")
+    assert desk.wanted("a", there=("e",)) == [Ready("a", "d")]
+
+
 def test_bytes_are_held_before_the_load_begins_and_given_back_when_it_fails():
     desk = Desk()
     desk.wanted("a")

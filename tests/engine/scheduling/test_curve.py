@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.scheduling.curve import RuntimeCurve
@@ -87,6 +87,18 @@ def test_what_fits_is_predicted_to_run_no_longer_unless_it_was_never_tried(pairs
 
     if min(known) <= cost:
         assert curve.seconds(min(cost, max(known))) <= seconds * (1 + 1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([1, 8, 64]), st.floats(0.1, 10)), min_size=1, max_size=40))
+@example([(1, 5.0), (8, 6.0), (64, 7.0), (8, 0.1), (8, 9.0), (8, 90.0)])
+def test_what_is_kept_up_reading_by_reading_is_what_a_fit_of_all_of_them_finds(pairs):
+    curve = RuntimeCurve()
+    for cost, seconds in pairs:
+        curve.observe(cost, seconds)
+        fitted = RuntimeCurve()
+        fitted.learn(curve.points())
+        assert [curve.seconds(c) for c in (1, 5, 8, 30, 64)] == [fitted.seconds(c) for c in (1, 5, 8, 30, 64)]
 
 
 @settings(max_examples=50, deadline=None)

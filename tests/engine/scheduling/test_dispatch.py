@@ -88,7 +88,8 @@ def test_a_lease_is_asked_for_before_a_batch_is_formed():
     told, need = made.on_enqueue([job("x", cost=10)], 0.0)
     effects = made.on_granted(lease(need), 1.0)
 
-    assert (told, need) == (Wanted("a", due=told.due), Need("a", "d", "d/0", min_cost=10, want_cost=256))
+    wanted = Wanted("a", due=told.due, there=("d",))
+    assert (told, need) == (wanted, Need("a", "d", "d/0", min_cost=10, want_cost=256))
     run, unwanted = effects
     assert names(run.jobs) == ["x"] and unwanted == Unwanted("a")
 

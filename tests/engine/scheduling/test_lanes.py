@@ -59,8 +59,8 @@ def test_a_cleared_lane_gives_everything_back_once():
 
 def test_what_is_put_back_is_the_head_and_is_itself_again():
     waiting = lane(job("x", due=1.0), job("y", due=2.0))
-    late = job("late", due=50.0, service_class=BACKGROUND)
-    waiting.put_first(late)
+    late = job("late", due=50.0, service_class=BACKGROUND, attempt=2)
+    waiting.put_back(late)
 
     assert (waiting.head(), waiting.pop_head(), waiting.head().id) == (late, late, "x")
 

@@ -100,7 +100,7 @@ def test_the_only_free_seat_goes_by_class() -> None:
 def test_a_second_try_goes_first_whatever_waits() -> None:
     again = job("again", cost=1000, due=5.0, attempt=2)
     waiting = lane(job("urgent", due=1.0, service_class=INTERACTIVE))
-    waiting.put_first(again)
+    waiting.put_back(again)
 
     assert form(waiting, Room(1000), 0.0, lambda each: True).jobs == [again]
 

@@ -31,4 +31,4 @@ def test_each_lane_is_where_it_was_put_last_and_who_has_had_least_is_first(steps
         for device in "de":
             for one in ServiceClass:
                 there = [(v, u) for u, (c, v, ds) in placed.items() if c is one and device in ds]
-                assert list(order.walk(device, one)) == [unit for _, unit in sorted(there)]
+                assert list(order.lanes(device, one)) == sorted(there)

@@ -181,10 +181,16 @@ def test_a_checkpoint_that_lacks_a_shard_is_refused(cache, tmp_path):
 
 @pytest.mark.parametrize(
     ("own", "file"),
-    [("", "gliner_config.json"), ("encoder/", "gliner_config.json"), ("", "glirel_config.json")],
+    [
+        ("", "gliner_config.json"),
+        ("encoder/", "gliner_config.json"),
+        ("", "glirel_config.json"),
+        ("labels_encoder/", "config.json"),
+    ],
 )
 def test_a_model_that_leans_on_another_for_its_tokenizer_is_whole_with_that_one(cache, tmp_path, own, file):
-    said = json.dumps({"model_name": "org/encoder", "labels_encoder": None}).encode()
+    key = "label_model_name" if file == "config.json" else "model_name"
+    said = json.dumps({key: "org/encoder", "labels_encoder": None}).encode()
     folder = snapshot(cache, {file: said, "model.safetensors": b"weights"})
     sources, source = carriers.sources(tmp_path), Source(hub="org/model")
 

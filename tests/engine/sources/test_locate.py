@@ -161,3 +161,18 @@ def test_a_task_that_nothing_else_does_has_no_substitute(tmp_path, wheel):
         carriers.sources(tmp_path).locate(wanted, among=[carriers.spec(wheel, id="org/encoder")])
 
     assert refused.value.details["nearest"] is None
+
+
+def test_what_is_ready_is_neither_fetched_nor_made(tmp_path, wheel):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/model.safetensors").touch()
+    gone, mine = Source(directory=str(tmp_path / "gone")), Source(directory=str(tmp_path / "mine"))
+    remote = Source(hub="org/absent-model")
+    offline, online = carriers.sources(tmp_path), carriers.sources(tmp_path, online=True)
+
+    assert offline.ready(carriers.spec(gone, mine)) and online.ready(carriers.spec(mine, remote))
+    assert offline.ready(carriers.spec(remote, mine)) and not online.ready(carriers.spec(remote, mine))
+    assert not offline.ready(carriers.spec(mine, family="text_encoder", backend="onnx"))
+    assert not offline.ready(carriers.spec(wheel, mine))
+    offline.locate(carriers.spec(wheel))
+    assert offline.ready(carriers.spec(wheel))

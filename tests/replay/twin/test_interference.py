@@ -21,9 +21,10 @@ UNITS = ("a", "b")
 NONE = np.zeros(0)
 
 
-def batches(factor: float, idle: float, count: int = 3000, seed: int = 0):
+def batches(factor: float, idle: float, count: int = 3000, seed: int = 0, spells: float = 1.0):
     """What two slots ran, as columns: while both are busy each goes `factor` times as slowly. A batch takes
-    20 ms and 2 ms a cost alone, give or take a tenth; between two a slot is idle for so long on average."""
+    20 ms and 2 ms a cost alone, give or take a tenth; between two a slot is idle for so long on average.
+    Every other ten seconds all that begins takes `spells` times as long."""
     rng = np.random.default_rng(seed)
     now, rows = 0.0, []
     free, running = [0.0, 0.0], [None, None]
@@ -39,6 +40,7 @@ def batches(factor: float, idle: float, count: int = 3000, seed: int = 0):
         if (ended := running[slot]) is None:
             cost = int(rng.integers(5, 60))
             alone = (0.02 + 0.002 * cost) * rng.uniform(0.9, 1.1) * (4 if rng.random() < 0.01 else 1)
+            alone *= spells if int(now / 10) % 2 else 1.0
             running[slot] = [UNITS[rng.integers(2)], cost, now, alone]
         else:
             rows.append((*ended[:3], now - ended[2]))
@@ -47,8 +49,10 @@ def batches(factor: float, idle: float, count: int = 3000, seed: int = 0):
     return np.array(names, dtype=object), np.array(began), np.array(seconds), np.array(costs, dtype=float)
 
 
-def found(factor: float, idle: float, count: int, seed: int = 0):
-    units, began, seconds, costs = batches(factor, idle, count, seed)
+def found(factor: float, idle: float, count: int, seed: int = 0, spells: float = 1.0):
+    units, began, seconds, costs = batches(factor, idle, count, seed, spells)
+    order = np.argsort(began)
+    units, began, seconds, costs = units[order], began[order], seconds[order], costs[order]
     beside = Occupancy.of(began, seconds, NONE, NONE, 2).beside_batches(began, seconds)
     return learned(units, costs, seconds, beside)
 
@@ -72,6 +76,12 @@ def test_what_batches_are_slowed_by_is_found_again(factor, idle):
     assert told.readings[1] > 50 and told.loading == 1.0
 
 
+def test_a_machine_that_is_slow_for_a_while_is_not_taken_for_company():
+    """In slow spells batches are longer, and so more of them have company."""
+    told = [found(1.2, 0.2, 600, seed, spells=2.0).factors[1] for seed in range(4)]
+    assert np.median(told) == pytest.approx(1.2, rel=0.06)
+
+
 def test_twenty_readings_move_what_is_assumed_and_three_do_not():
     few = [found(1.0, 1.0, 20, seed) for seed in range(5)]
     more = [found(1.0, 0.3, 100, seed) for seed in range(5)]
@@ -90,7 +100,7 @@ def test_beside_more_than_were_seen_it_goes_on_as_is_assumed():
 def test_a_batch_goes_on_as_fast_as_its_company_lets_it_moment_by_moment():
     clock = Clock()
     card = Card("cuda:0", "cuda", 2, 1, slowed=(1.0, 2.0), loading=1.5)
-    sharing, ended = Sharing(clock, card), {}
+    sharing, ended = Sharing(clock, card, 0), {}
     for at, work, name in ((0.0, sharing.batch, "a"), (1.0, sharing.batch, "b"), (6.0, sharing.load, "c")):
         clock.at(at, work, 2.0, lambda name=name: ended.setdefault(name, clock.now))
     clock.run()

@@ -147,7 +147,7 @@ def test_a_slot_that_is_slow_to_go_on_is_slow_in_the_twin_too():
 
 def test_what_is_prepared_at_once_comes_into_the_queue_at_once():
     server = measured(recorded())
-    units = {name: replace(unit, prepare=(0.01, 0.02)) for name, unit in server.units.items()}
+    units = {name: replace(unit, prepare=((0.01, 0.02),)) for name, unit in server.units.items()}
     sent = Traffic.of(recorded().trace(), server).between(0, 10)
 
     def moments(together: float) -> int:

@@ -28,7 +28,7 @@ def with_a_key(tmp_path):
 
 
 def test_without_keys_it_does_not_start_and_says_what_to_do(tmp_path):
-    with pytest.raises(SettingsError, match=r"flag: host: 0\.0\.0\.0 .*`serai keys create NAME`"):
+    with pytest.raises(SettingsError, match=r"command line: host: 0\.0\.0\.0 .*`serai keys create NAME`"):
         bind(settings(tmp_path, host="0.0.0.0"))
     assert list(tmp_path.iterdir()) == []
 
@@ -54,13 +54,13 @@ def test_with_keys_required_it_listens_anywhere_and_lets_nobody_in_yet(tmp_path)
 def test_with_asking_turned_off_it_listens_on_loopback_only(tmp_path, with_a_key):
     bind(settings(tmp_path, auth="off")).close()
     allowed = {"host": "0.0.0.0", "auth": "off", "allowed_hosts": "serai.example.org"}
-    with pytest.raises(SettingsError, match="flag: auth: off lets everybody in"):
+    with pytest.raises(SettingsError, match="command line: auth: off lets everybody in"):
         bind(settings(tmp_path, **allowed))
 
 
 @pytest.mark.parametrize("auth", ["none", "", "Keys", "token", "false"])
 def test_a_mode_that_is_none_does_not_start(tmp_path, auth):
-    with pytest.raises(SettingsError, match="flag: auth: "):
+    with pytest.raises(SettingsError, match="command line: auth: "):
         settings(tmp_path, auth=auth)
 
 

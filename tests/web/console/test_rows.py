@@ -129,3 +129,12 @@ def test_what_is_nowhere_comes_in_the_order_in_which_it_could_be_had():
     made = sources(*(ModelView(name, "available", ()) for name in names), catalog=known)
 
     assert [row.id for row in chosen(rows(made), "", "", "activity")] == ["b/wheel", "c/here", "a/hub"]
+
+
+def test_adapters_are_counted_and_a_pin_of_one_is_not_the_models():
+    adapters = (here("a#2:legal", pinned=True, why="pinned"), here("a#2:medical"))
+    model = ModelView("a", "loaded", (here("a#2", idle=5.0), *adapters))
+
+    (row,) = rows(sources(model))
+
+    assert (row.why, row.pinned, row.size_bytes) == ("idle; 2 adapters", False, 3000)

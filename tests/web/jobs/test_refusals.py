@@ -6,6 +6,7 @@ import io
 import json
 from typing import Any
 
+import anyio
 import pytest
 from aiohttp import ClientSession
 from sie_sdk import SIEClient
@@ -17,6 +18,7 @@ from engine.access.access import Access
 from engine.access.changes import Add
 from engine.access.principals import LOCAL, Scope, key
 from engine.config import Settings
+from engine.errors import InputTooLong, InvalidInput, Paused, QueueFull, StillLoading
 from tests.web.access.conftest import Rows as AccessRows
 from tests.web.access.conftest import bearer
 from tests.web.conftest import serving
@@ -203,3 +205,32 @@ async def test_a_file_that_holds_no_items_is_refused_with_its_line(
 
     assert response.status in (400, 404) and said in told["detail"]["message"], told
     assert [path.name for path in tmp_path.glob("files/*")] == [file]
+
+
+WISH = {"operation": "encode", "model": MODEL, "items": ["a", "b"], "output_types": ["sparse"]}
+
+
+async def test_options_that_the_model_has_no_use_for_refuse_the_job_and_not_each_item(http, engine, tmp_path):
+    engine.failure = InvalidInput("fake/encoder gives no sparse vectors.")
+    async with http.post("/v1/jobs", json=WISH) as answer:
+        told = await answer.json()
+
+    assert (answer.status, told["detail"]["message"]) == (400, "fake/encoder gives no sparse vectors.")
+    assert [len(request.items) for request in engine.estimated] == [1] and not engine.requests
+    assert not list(tmp_path.glob("files/*"))
+
+
+@pytest.mark.parametrize(
+    "failure", [InputTooLong("Too long.").at(0), QueueFull().after(9.0), StillLoading(), Paused()]
+)
+async def test_an_item_that_is_wrong_and_what_time_mends_refuse_no_job(http, engine, failure):
+    engine.failure = failure
+    async with http.post("/v1/jobs", json=WISH) as answer:
+        assert answer.status == 201
+
+
+async def test_a_first_item_that_takes_long_to_prepare_keeps_no_job_waiting(http, engine, monkeypatch):
+    monkeypatch.setattr(api, "CHECKING", 0.01)
+    monkeypatch.setattr(engine, "estimate", lambda request: anyio.sleep(60))
+    async with http.post("/v1/jobs", json=WISH) as answer:
+        assert answer.status == 201

@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 
 from engine.requests import GenerateOptions, Item, Media
 from tests.web.fakes import FakeEngine
+from web.wire import bodies
 from web.wire.openai import pictures
 
 pytestmark = pytest.mark.anyio
@@ -62,3 +63,21 @@ async def test_images_go_beside_a_conversation_that_tells_their_places(
 
 def test_the_scheme_of_a_data_url_may_be_written_large():
     assert pictures.read("DATA:IMAGE/PNG;BASE64,AAAA", "it", "x") == Media(b"\0\0\0", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [CHAT_PARTS[1]]}]}),
+        ("/v1/responses", {"input": [{"role": "user", "content": [RESPONSE_PARTS[1]]}]}),
+    ],
+)
+async def test_an_image_that_is_too_large_is_told_as_such_with_both_sizes(
+    http: ClientSession, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+):
+    monkeypatch.setattr(bodies, "MAX_IMAGE_BYTES", 4)
+    async with http.post(path, json={"model": "fake/writer", **body}) as response:
+        told = (await response.json())["error"]
+
+    assert (response.status, told["code"], engine.requests) == (400, "image_too_large", [])
+    assert f"{len(PNG)} bytes; at most 4" in told["message"]

@@ -13,6 +13,7 @@ from aiohttp import ClientSession
 
 from engine import errors
 from engine.chosen import Chance, Chosen
+from engine.entry import Lora
 from engine.requests import (
     Delta,
     EncodeOptions,
@@ -92,6 +93,17 @@ async def test_what_an_embedding_is_asked_with_reaches_the_engine(engine, http):
     assert second.items == (Item(tokens=(7, 8, 9)),)
     wanted = EncodeOptions(output_types=(OutputType.DENSE,), dimensions=64, is_query=True)
     assert first.options == wanted
+
+
+async def test_a_task_of_jinas_is_an_adapter_where_the_model_has_it_and_a_role(engine, http):
+    entry = engine.catalog.models["fake/encoder"]
+    lora = Lora.model_validate({"sources": [{"directory": "/nowhere"}]})
+    engine.catalog.models["fake/encoder"] = entry.model_copy(update={"loras": {"text-matching": lora}})
+    for task in ("text-matching", "retrieval.query", "retrieval.passage"):
+        await post(http, "/v1/embeddings", {"model": "fake/encoder", "input": "a", "task": task})
+
+    asked = [(request.options.lora, request.options.is_query) for request in engine.requests]
+    assert asked == [("text-matching", False), (None, True), (None, False)]
 
 
 async def test_a_chat_reaches_the_engine_as_a_conversation(engine, http):
@@ -319,7 +331,8 @@ async def test_failures_are_told_in_the_form_of_openai(engine, http, failure, st
     assert response.headers.get("X-Should-Retry") == ("false" if final else None)
     assert ("Retry-After" in response.headers) == (status in (429, 503))
     if failure.args == ("full",):
-        assert response.headers["Retry-After"] == "0.25"
+        # Some clients pass over a fraction; OpenAI's and Cohere's look for milliseconds first.
+        assert (response.headers["Retry-After"], response.headers["Retry-After-Ms"]) == ("1", "250")
 
 
 async def test_what_fails_later_is_an_event(engine, http):
@@ -345,7 +358,10 @@ async def test_the_list_of_models_serves_both_kinds_of_client(http):
         alias = await response.json()
     async with http.get("/v1/models/fake%2Fencoder") as response:
         encoded = await response.json()
+    async with http.get("/v1/models/fake/encodr") as response:
+        unknown = await response.json()
 
+    assert (unknown["detail"]["code"], unknown["error"]["code"]) == ("MODEL_NOT_FOUND", "model_not_found")
     assert listed["object"] == "list"
     assert {model["name"] for model in listed["models"]} < {model["id"] for model in listed["data"]}
     assert {"id": "encoder", "object": "model", "created": 0, "owned_by": "fake", "root": "fake/encoder"} in (

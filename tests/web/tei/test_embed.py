@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from engine.config import Settings
+from engine.entry import Lora
 from engine.errors import InferenceFailed, InputTooLong, LoadFailed, QueueFull, Stopped
 from engine.parts import wrong_pins
 from engine.requests import EncodeOptions, OutputType, Overflow
@@ -89,6 +90,18 @@ async def test_prompts_are_the_client_s_own_unless_it_names_one(prompted):
     assert asked == [(False, ""), (True, None), (False, None)]
     assert status == 422
     assert said["error"] == "fake/encoder has no prompt 'title'; it has: query, document."
+
+
+async def test_a_prompt_with_the_name_of_an_adapter_asks_for_that_adapter(prompted):
+    entry = prompted.catalog.models["fake/encoder"]
+    lora = {"sources": [{"directory": "/nowhere"}]}
+    prompted.catalog.models["fake/encoder"] = entry.model_copy(
+        update={"loras": {"matching": Lora.model_validate(lora)}}
+    )
+    async with serving(prompted) as url, ClientSession(url) as session:
+        await embed(session, "a", prompt_name="matching")
+
+    assert [request.options.lora for request in prompted.requests] == ["matching"]
 
 
 @pytest.mark.parametrize(

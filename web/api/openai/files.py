@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
-import anyio
 from aiohttp import web
 from anyio import to_thread
 
@@ -13,10 +11,11 @@ from engine.access.principals import LOCAL, Principal
 from engine.batches.batches import new_file
 from engine.batches.kept import File
 from engine.batches.shelf import DAY
-from engine.errors import DeadlineExceeded, InvalidInput, UnknownFile
+from engine.errors import InvalidInput, UnknownFile
 from web import sending
 from web.access.current import current
-from web.intake import STALL, check_encoding
+from web.arriving import arriving
+from web.intake import check_encoding
 from web.keys import ENGINE
 from web.multipart import Part, Parts
 from web.wire.openai import files as wire
@@ -43,7 +42,7 @@ async def create(request: web.Request) -> web.Response:
         wire.purpose(request.query.get("purpose", wire.PURPOSE))
         said.update(request.query)
         name = request.query.get("filename", "").encode("utf-8", "replace").decode()
-        content = _gathered(request.content.readany)
+        content = _gathered(arriving(request, "The file"))
     engine = request.app[ENGINE]
     now = engine.batches.clock()
     file = File(
@@ -89,7 +88,7 @@ async def content(request: web.Request) -> web.StreamResponse:
         response.content_length = file.bytes
         await response.prepare(request)
         while chunk := await to_thread.run_sync(opened.read, CHUNK):
-            if not await sending.write(request, response, chunk):
+            if not await sending.write(response, chunk):
                 break
     return response
 
@@ -118,31 +117,20 @@ async def _of_form(request: web.Request, said: dict[str, str]) -> tuple[str, Asy
 async def _file_of(parts: Parts, part: Part, said: dict[str, str]) -> AsyncIterator[bytes]:
     if "purpose" in said:
         wire.purpose(said["purpose"])  # nothing of a file for another purpose is written
-    async for chunk in _gathered(part.read):
+    async for chunk in _gathered(part.pieces()):
         yield chunk
     while (rest := await parts.next()) is not None:
         said[rest.name] = await rest.text(LONGEST_FIELD)
     wire.purpose(said.get("purpose"))
 
 
-async def _gathered(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+async def _gathered(arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """What arrives, in pieces that are worth a write."""
     held = bytearray()
-    try:
-        while chunk := await _in_time(read):
-            held += chunk
-            if len(held) >= CHUNK:
-                yield bytes(held)
-                held.clear()
-    except web.RequestPayloadError:
-        raise InvalidInput("The body is not encoded as its headers say.") from None
+    async for chunk in arriving:
+        held += chunk
+        if len(held) >= CHUNK:
+            yield bytes(held)
+            held.clear()
     if held:
         yield bytes(held)
-
-
-async def _in_time(read: Callable[[], Awaitable[Any]]) -> Any:
-    try:
-        with anyio.fail_after(STALL):
-            return await read()
-    except TimeoutError:
-        raise DeadlineExceeded("The file did not arrive: silence.") from None

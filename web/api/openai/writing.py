@@ -58,7 +58,7 @@ async def streamed(request: web.Request, made: Request, transcript: Transcript) 
         await response.prepare(request)
         async with aclosing(_said(request, first, deltas, transcript)) as said:
             async for piece in said:
-                if piece and not await sending.write(request, response, piece):
+                if piece and not await sending.write(response, piece):
                     break
     return response
 

@@ -55,6 +55,8 @@ def prompted(options: EncodeOptions, prompt_name: str | None, spec: ModelSpec) -
     if prompt_name is None:
         plain = "document" in spec.prompts and "instruction" not in spec.prompts
         return replace(options, instruction="") if plain else options
+    if prompt_name in spec.loras:
+        return replace(options, lora=prompt_name)
     named = [name for name in spec.prompts if name != "instruction"]
     if prompt_name not in named:
         has = f"it has: {', '.join(named)}" if named else "it has none"

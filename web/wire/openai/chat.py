@@ -42,6 +42,8 @@ class ChatBody(Sampled, kw_only=True):
     modalities: list[str] | None = None
     functions: Raw = free.UNSENT
     function_call: Raw = free.UNSENT
+    audio: Raw = free.UNSENT
+    web_search_options: Raw = free.UNSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,9 @@ def _refuse(asked: ChatBody) -> None:
     for name in ("functions", "function_call"):
         if free.given(getattr(asked, name)):
             raise wrong(name, f"{name} is no longer offered; send tools and tool_choice instead.")
+    for name in ("audio", "web_search_options"):
+        if free.given(getattr(asked, name)):
+            raise wrong(name, f"{name} is not offered here; leave it out.")
     if set(asked.modalities or ()) - {"text"}:
         raise wrong("modalities", "modalities may be ['text'] only.")
 

@@ -21,10 +21,13 @@ from web.wire.pieces import Answer
 
 FORMATS = ("float", "base64")
 ROLES = ("query", "passage", "document")
+QUERIES = "retrieval.query"
+"""Jina's task of a query."""
 
 
 class EmbeddingsBody(Struct):
-    """`input_type` is not OpenAI's: models that embed queries in another way are told so by it."""
+    """`input_type` and `task` are not OpenAI's: models that embed queries in another way are told so by them.
+    `task` is Jina's (`retrieval.query`, `text-matching`, ...)."""
 
     model: str
     input: Raw
@@ -32,6 +35,7 @@ class EmbeddingsBody(Struct):
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
     input_type: str | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +48,25 @@ def read(body: Body, form: Form, limits: Limits) -> Embedding:
     texts.only_json(form)
     asked = decode(body, form, EmbeddingsBody)
     encoding = options.one_of(asked.encoding_format or "float", FORMATS, "encoding_format")
-    role = options.one_of(asked.input_type or "document", ROLES, "input_type")
+    usual = "query" if asked.task == QUERIES else "document"
+    role = options.one_of(asked.input_type or usual, ROLES, "input_type")
     chosen = EncodeOptions(
         output_types=(OutputType.DENSE,),
         is_query=role == "query",
         dimensions=asked.dimensions,
     )
     return Embedding(
-        inputs.items(asked.input, form, limits, "input"), chosen, model=asked.model, encoding=encoding
+        inputs.items(asked.input, form, limits, "input"),
+        chosen,
+        lora=asked.task,
+        model=asked.model,
+        encoding=encoding,
     )
 
 
 def answer(asked: Embedding, response: Response) -> Answer:
     outputs = answers.outputs_of(Encoded, asked.items, response)
-    tokens = response.usage.input_tokens
-    after = {"model": response.model, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    after = {"model": response.model, "usage": answers.reading_usage(response.usage)}
     return Answer({"object": "list"}, "data", len(outputs), _entries(outputs, asked.encoding), after)
 
 

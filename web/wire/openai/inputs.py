@@ -47,4 +47,5 @@ def items(raw: Raw, form: Form, limits: Limits, name: str) -> tuple[Item, ...]:
 
 
 def _too_many(count: int, limits: Limits, name: str) -> InvalidInput:
-    return wrong(name, f"{name} has {count} entries; at most {limits.items} are taken in a request.")
+    said = f"{name} has {count} entries; at most {limits.items} are taken in a request (max_items)."
+    return wrong(name, said)

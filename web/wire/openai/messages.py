@@ -65,7 +65,9 @@ def turns(
     size = sum(len(text.encode()) for turn in made for text in _texts(turn["content"]))
     if size > limits.item_text_bytes:
         raise InputTooLong(
-            f"{name} has {size} bytes of text; at most {limits.item_text_bytes} are taken.", param=name
+            f"{name} has {size} bytes of text; at most {limits.item_text_bytes} are taken "
+            "(max_item_text_bytes).",
+            param=name,
         )
     return made, Item(images=tuple(images))
 

@@ -7,9 +7,9 @@ from base64 import b64decode
 
 from msgspec import Struct
 
-from engine.errors import InputTooLong, InvalidInput
+from engine.errors import InvalidInput
 from engine.requests import Media
-from web.wire.bodies import MAX_IMAGE_BYTES, MAX_IMAGES
+from web.wire.bodies import MAX_IMAGES, check_image
 from web.wire.openai.complaints import wrong
 
 SHOWN = ("image_url", "input_image")
@@ -24,7 +24,7 @@ class ImageUrl(Struct):
 
 
 def read(found: ImageUrl | str | None, where: str, name: str) -> Media:
-    """`name` is the parameter in complaints. Raises InvalidInput, InputTooLong."""
+    """`name` is the parameter in complaints. Raises InvalidInput, ImageTooLarge."""
     url = found.url if isinstance(found, ImageUrl) else found
     if not url:
         raise wrong(name, f"{where} has no image_url; send the image as a data URL.")
@@ -39,8 +39,7 @@ def read(found: ImageUrl | str | None, where: str, name: str) -> Media:
     kind = kind.lower()
     if not comma or not kind.endswith(_BASE64) or not kind.startswith("image/"):
         raise wrong(name, f"{where} is no image in base64; write data:image/png;base64,...")
-    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
-        raise InputTooLong(f"{where} is larger than {MAX_IMAGE_BYTES} bytes.", param=name)
+    check_image(len(data) * 3 // 4 - data[-2:].count("="), where, name)
     try:
         return Media(b64decode(data, validate=True), kind.removesuffix(_BASE64).partition(";")[0])
     except (binascii.Error, ValueError):

@@ -22,7 +22,9 @@ _REFUSED = {
     "conversation": "conversations are not kept here; send the whole of it in input",
     "prompt": "prompt templates are not kept here; send instructions and input",
     "background": "answers are not kept here; wait for this one, or stream it",
+    "top_logprobs": "chances of tokens are told by /v1/chat/completions",
 }
+LOGPROBS = "message.output_text.logprobs"
 
 
 class Format(Struct):
@@ -44,6 +46,8 @@ class ResponsesBody(Sampled, kw_only=True):
     conversation: Any = None
     prompt: Any = None
     background: bool | None = None
+    top_logprobs: int | None = None
+    include: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ def read(body: Body, form: Form, limits: Limits) -> Responding:
     for name, reason in _REFUSED.items():
         if getattr(asked, name):
             raise wrong(name, f"{name} is not offered: {reason}.")
+    if LOGPROBS in (asked.include or ()):
+        raise wrong("include", f"{LOGPROBS} is not offered: {_REFUSED['top_logprobs']}.")
     if asked.tools:
         raise wrong("tools", "tools are offered on /v1/chat/completions only.")
     kind, grammar = _format(asked.text, form)

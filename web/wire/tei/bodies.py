@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from engine.errors import InvalidInput
+from engine.errors import InputTooLong, InvalidInput
 from engine.requests import EncodeOptions, ExtractOptions, Item, OutputType, Overflow, ScoreOptions
 from web.dialects.tei import Empty
 from web.wire import texts
@@ -140,7 +140,8 @@ def tokenize(body: Body, form: Form, limits: Limits) -> Tokenizing:
     read = _read(body, form, TokenizeBody)
     inputs = [read.inputs] if isinstance(read.inputs, str) else read.inputs
     count(inputs, limits, "inputs")
-    texts.item("".join(inputs), replace(limits, item_text_bytes=MAX_TOKENIZED), "inputs, all together,")
+    if (size := sum(len(text.encode()) for text in inputs)) > MAX_TOKENIZED:
+        raise InputTooLong(f"inputs, all together, has {size} bytes; at most {MAX_TOKENIZED} are taken.")
     return Tokenizing(texts.items(inputs, limits, "inputs"), EncodeOptions(), special=read.add_special_tokens)
 
 
