@@ -42,7 +42,7 @@ class Audit:
         self,
         state: Mailbox[StateMessage] | None,
         last: int,
-        how: Callable[[str], str],
+        how: Callable[[str, str], str],
         recorder: Address[Acted] | None = None,
     ) -> None:
         self._state = state
@@ -92,7 +92,7 @@ class Audit:
             action=deed.action,
             target=deed.target,
             reason=deed.reason,
-            before=self._how(deed.model),
+            before=self._how(deed.model, deed.target),
         )
         try:
             outcome = await self._done(deed, do)
@@ -119,7 +119,7 @@ class Audit:
     def _tell(self, deed: Deed, outcome: str) -> None:
         """For recordings: what operators changed is why traffic went differently from then on."""
         if self._recorder is not None:
-            how = self._how(deed.model)
+            how = self._how(deed.model, deed.target)
             acted = Acted(deed.who, deed.action, deed.target, anyio.current_time(), outcome, deed.reason, how)
             self._recorder.tell(acted)
 
@@ -131,7 +131,7 @@ class Audit:
 
     async def _conclude(self, intent: int, deed: Deed, outcome: str, kept: Kept | None) -> None:
         assert self._state is not None
-        after = self._how(deed.model)
+        after = self._how(deed.model, deed.target)
         await self._state.ask(Conclude, intent=intent, who=deed.who, outcome=outcome, after=after, kept=kept)
         self._tell(deed, outcome)
         self.acted += 1

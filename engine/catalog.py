@@ -57,7 +57,7 @@ class Catalog:
         """The entry and profile that `id`, `id:profile` or an alias means.
 
         `org__model` is read as `org/model`, as the generate route spells it. Raises UnknownModel
-        with the nearest id, InvalidInput for a profile that the entry lacks.
+        with the nearest id, InvalidInput for a profile that the entry lacks, an adapter's name included.
         """
         base, _, profile = name.partition(":")
         models, alias = self.models, self.aliases.get(base, "")
@@ -67,8 +67,7 @@ class Catalog:
         if not profile or profile == "default":
             return spec, None
         if profile not in spec.profiles:
-            known = ", ".join(sorted(spec.profiles)) or "none"
-            raise InvalidInput(f"{spec.id} has no profile {profile!r}; it has: {known}")
+            raise InvalidInput(_no_such(spec, profile))
         return spec, profile
 
     def adapted(self, name: str) -> tuple[str, str | None]:
@@ -199,6 +198,17 @@ def stamp(directories: Sequence[Path]) -> Stamp:
                 continue  # gone since the listing
             found.append((str(path), seen.st_mtime_ns, seen.st_size))
     return tuple(found)
+
+
+def _no_such(spec: ModelSpec, tail: str) -> str:
+    """What is said of a name behind a colon that is no profile of the entry."""
+    if tail in spec.loras:
+        return f"{tail!r} is an adapter of {spec.id}; here a model is named, or a profile of one: {spec.id}."
+    profiles = ", ".join(sorted(spec.profiles)) or "none"
+    if not spec.loras:
+        return f"{spec.id} has no profile {tail[:200]!r}; it has: {profiles}"
+    adapters = ", ".join(sorted(spec.loras))
+    return f"{spec.id} has no profile or adapter {tail[:200]!r}; profiles: {profiles}; adapters: {adapters}"
 
 
 def _leads_nowhere(to: str, models: Mapping[str, ModelSpec]) -> str | None:

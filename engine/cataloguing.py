@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +21,13 @@ from engine.errors import CatalogRejected, EngineError, UnknownModel
 from engine.offload import Offload
 from engine.orders import CATALOGUE, CatalogDone, Previewed
 from engine.own_entries import OwnEntry
-from engine.units import Units, on_devices
+from engine.units import Units, on_devices, parted
 from engine.view import CatalogView
 
 log = logging.getLogger(__name__)
 
 CHANGED = "its entry in the catalogue's files"
+LOST_PIN = "its entry has the adapter no more; it is pinned again when that is there again"
 
 
 class Cataloguing:
@@ -126,7 +128,7 @@ class Cataloguing:
     async def _apply(self, who: str) -> CatalogDone:
         entries, old = await self._read(), self._units.catalog
         new = self._adjustments.over(entries)
-        change = compare(old, new)
+        change, astray = compare(old, new), self._changeover.astray()
         self._changeover.serve(meanwhile(old, new, change.replaced))
         replaced, rolled_back = [], {}
         for name in change.replaced:
@@ -139,11 +141,12 @@ class Cataloguing:
                 rolled_back[name] = error.message
         self._adjustments.entries = meanwhile(self._adjustments.entries, entries, rolled_back)
         await self._tell(change, who)
+        await self._tell_astray(self._changeover.astray() - astray, who)
         for name in change.added:
             await self._come_again(new.models[name])
         done = CatalogDone(change.added, change.removed, change.revised, tuple(replaced), rolled_back)
         self._last_change = done
-        log.info("the catalogue has changed: %s", done)
+        log.info("the catalogue has changed: %s", _said(done))
         return done
 
     async def _tell(self, change: CatalogChange, who: str) -> None:
@@ -152,6 +155,13 @@ class Cataloguing:
         for action, names in told.items():
             for name in names:
                 await self._audit.note(Deed(action, name, name, who, CHANGED), checkpoint)
+
+    async def _tell_astray(self, units: Iterable[str], who: str) -> None:
+        """Pins of adapters that have left the catalogue: of models, their removal is told."""
+        for unit in sorted(units):
+            model = self._units.catalog.resolve(parted(unit)[0])[0].id
+            log.warning("%s is pinned and has left the catalogue: its pin holds when it is there again", unit)
+            await self._audit.note(Deed("lose-pin", unit, model, who, LOST_PIN), checkpoint)
 
     async def _read(self) -> Catalog:
         known = self._units.catalog
@@ -170,3 +180,10 @@ class Cataloguing:
     def _need_files(catalog: Catalog) -> None:
         if not catalog.directories:
             raise CatalogRejected("This catalogue was made without files; there is nothing to read again.")
+
+
+def _said(done: CatalogDone) -> str:
+    """`2 added (a, b), 1 rolled back (c)`."""
+    names = {field.name.replace("_", " "): [*getattr(done, field.name)] for field in fields(done)}
+    told = [f"{len(ids)} {what} ({', '.join(ids)})" for what, ids in names.items() if ids]
+    return ", ".join(told) or "nothing that is served is another"

@@ -29,10 +29,13 @@ from engine.actors.messages import (
 from engine.catalog import Catalog, ModelSpec
 from engine.catalog_changes import with_entry
 from engine.errors import EngineError, InvalidInput, NoRoom, Stopped
-from engine.units import Units, adapted, parted, units_of
+from engine.units import Units, base, parted, units_of
 from engine.wishes import Pinned
 
 log = logging.getLogger(__name__)
+
+REPLACED = "its version serves no more"
+"""Why the memory manager is told to let it go."""
 
 
 class Changeover:
@@ -103,12 +106,16 @@ class Changeover:
             else:
                 await self._with_a_hold(spec, held, old, new, swap)
             for unit in held:
-                await self._pin_adapters(unit, new[unit])
                 await self._settle(unit, new[unit])
         finally:
             for unit in tuple(self._changing):
                 self._changing.pop(unit).set()
         self._tasks.start_soon(self._aside, self._retire([*old.values()]))
+
+    def astray(self) -> set[str]:
+        """Pinned adapters that entries of the catalogue do not have: their pins hold nothing meanwhile."""
+        adapters = {unit for unit in self._pins if self._units.serves(parted(unit)[0])}
+        return {unit for unit in adapters if not self._units.serves(unit)}
 
     async def drain(self, model: str, units: tuple[str, ...]) -> None:
         """Until no request for these units is on its way. Whoever wants no new ones pauses first."""
@@ -155,7 +162,7 @@ class Changeover:
             with anyio.move_on_after(self._drain_limit):
                 await self.drain(spec.id, tuple(old.values()))
                 for unit in held:
-                    await self._memory.ask(Unload, unit=old[unit])
+                    await self._memory.ask(Unload, unit=old[unit], reason=REPLACED)
             for unit in held:
                 await self._have(unit, new[unit])
         except EngineError:
@@ -172,9 +179,12 @@ class Changeover:
                 await self._pin(old, self._pins[unit])
             else:
                 await self._memory.ask(Load, unit=old)
-            await self._pin_adapters(unit, old)
         except EngineError as error:
             log.error("%s served before, and cannot be loaded again: %s", old, error)
+            return
+        for adapter in self._units.adapters(old):
+            if wish := self._pins.get(base(adapter)):
+                await self._as_wished(adapter, wish)
 
     async def _retire(self, units: list[str]) -> None:
         """Nobody sends them anything new: when what they have is done, they leave."""
@@ -193,41 +203,43 @@ class Changeover:
         for unit in units:
             await self._memory.ask(Unpin, unit=unit)
             with suppress(InvalidInput):  # somebody has pinned it again, and it is theirs
-                await self._memory.ask(Unload, unit=unit)
+                await self._memory.ask(Unload, unit=unit, reason=REPLACED)
 
     async def _unpin(self, units: Iterable[str]) -> None:
         for unit in tuple(units):
             for each in (*self._units.adapters(unit), unit):
                 await self._memory.ask(Unpin, unit=each)
 
-    async def _pin_adapters(self, unit: str, serving: str) -> None:
-        """Those of `unit` that are wished to be pinned are so over the version that serves."""
-        for name, wish in tuple(self._pins.items()):
-            of, adapter = parted(name)
-            if of == unit and adapter and self._units.serves(name):
-                try:
-                    await self._pin(adapted(serving, adapter), wish)
-                except EngineError as error:
-                    log.error("the pin of %s does not hold: %s", name, error)
-
     async def _settle(self, unit: str, serving: str) -> None:
-        """Its change is over: it stays where it is only if that is wished, maybe since a moment ago."""
-        while True:
-            wish = self._pins.get(unit)
-            try:
-                if wish is None:
-                    await self._memory.ask(Unpin, unit=serving)
-                else:
-                    await self._pin(serving, wish)
-            except EngineError as error:
-                log.error("the pin of %s does not hold: %s", unit, error)
-            if self._pins.get(unit) == wish:
-                break
+        """Its change is over: it and its adapters stay where they are only if that is wished, maybe since a
+        moment ago."""
+        asked: dict[str, Pinned] | None = None
+        while (wishes := self._wishes(unit)) != asked:
+            seen_to = {unit, *(asked or ()), *wishes}
+            for each in (*self._units.adapters(serving), serving):
+                if base(each) in seen_to:
+                    await self._as_wished(each, wishes.get(base(each)))
+            asked = wishes
         self._changing.pop(unit).set()
 
+    def _wishes(self, unit: str) -> dict[str, Pinned]:
+        """What is wished of its pin and of those of its adapters."""
+        return {name: wish for name, wish in self._pins.items() if parted(name)[0] == unit}
+
+    async def _as_wished(self, serving: str, wish: Pinned | None) -> None:
+        try:
+            if wish is None:
+                await self._memory.ask(Unpin, unit=serving)
+            else:
+                await self._pin(serving, wish)
+        except EngineError as error:
+            log.error("the pin of %s does not hold: %s", base(serving), error)
+
     async def _have(self, unit: str, new: str) -> None:
-        """It is where it is wished to be, until it serves; who has no room beside it waits for that."""
-        wish = self._pins.get(unit, Pinned(unit))
+        """It is where it is wished to be, or its adapters are, until it serves; who has no room beside it
+        waits for that."""
+        wishes = [self._pins.get(base(each)) for each in (new, *self._units.adapters(new))]
+        wish = next(filter(None, wishes), Pinned(unit))
         await self._memory.ask(Pin, unit=new, device=wish.device, min_slots=wish.min_slots, passing=True)
 
     async def _pin(self, unit: str, wish: Pinned) -> None:

@@ -26,7 +26,7 @@ from engine.orders import Action, Order
 from engine.recordings import Recordings
 from engine.requests import Delta, Request, Response
 from engine.sizes import Sizes
-from engine.units import Units
+from engine.units import Units, base
 from engine.view import EngineView
 
 
@@ -123,12 +123,12 @@ class Engine:
         with self._aside():
             await self._opened.need(request.model)
             found = await self._router.ask(Estimate, request=request)
-            if not found.outlook.cold or found.outlook.refusal is not None:
+            if found.outlook.refusal is not None:
                 return found
-            spec, profile = self.catalog.resolve(request.model)
-            # It was prepared, so its files are here.
-            refusal = await self.sizes.refusal(spec.unit(request.profile or profile))
-            return replace(found, outlook=replace(found.outlook, refusal=refusal))
+            for unit in found.absent:  # it was prepared, so the files are here
+                if refusal := await self.sizes.refusal(base(unit)):
+                    return replace(found, outlook=replace(found.outlook, refusal=refusal))
+            return found
 
     async def tokenize(self, model: str, texts: tuple[str, ...], special: bool) -> list[Tokens]:
         """Each text as the model's tokenizer cuts it. No weights are loaded. Raises EngineError."""

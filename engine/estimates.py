@@ -53,3 +53,5 @@ class Costed:
 class Estimated:
     costed: Costed
     outlook: Outlook
+    absent: tuple[str, ...] = ()
+    """Units that it needs and that are not there: its own first, then its adapters."""

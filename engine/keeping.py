@@ -24,8 +24,8 @@ def adjustments_of(entries: Catalog, parts: Parts) -> Adjustments:
     return Adjustments(entries, {} if parts.state is None else state_store.adjustments(parts.state))
 
 
-def audit_of(parts: Parts, boxes: Boxes, briefly: Callable[[str], str]) -> Audit:
-    """What operators did; `briefly` says how a model is now."""
+def audit_of(parts: Parts, boxes: Boxes, briefly: Callable[[str, str], str]) -> Audit:
+    """What operators did; `briefly` says how a model, or what was done to of it, is now."""
     return Audit(
         boxes.state if parts.state is not None else None,
         state_store.last_action(parts.state) if parts.state is not None else 0,

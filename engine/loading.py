@@ -45,7 +45,7 @@ class Loading:
         _, adapter = parted(unit)
 
         def footprint() -> Footprint:
-            family, path = self._family(spec.family), self._locate(spec)
+            family, path = self._family(spec.family), believed(self._locate(spec))
             if not adapter:
                 return family.footprint(spec, path)
             if not isinstance(family, Adaptable):
@@ -145,10 +145,32 @@ class Loading:
             log.warning("%s was left on %s, which is lost: %s", unit, device, error)
 
 
+def believed(path: Path) -> Path:
+    """`path`. Raises BadWeights for a model directory whose config.json cannot be true of its weights."""
+    if (path / "config.json").is_file():
+        # imported here: an engine without such models needs no torch
+        from engine.adapters.forward import weights
+
+        weights.believable(path)
+    return path
+
+
+def explained(error: Exception) -> str:
+    """What went wrong with the files of a model, where the error itself would help nobody."""
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, AttributeError | LookupError | TypeError):
+        said = (
+            f"{said[:200]}. One of its JSON files (config.json, tokenizer.json, tokenizer_config.json, "
+            "preprocessor_config.json) does not hold what it should: compare them with the model's "
+            "repository, or get them again"
+        )
+    return said
+
+
 def failure(unit: str, error: Exception) -> Failure:
     """Why a unit could not be loaded, for whoever waits for it."""
     if isinstance(error, EngineError):
         return error.failure()
     log.error("%s could not be loaded", unit, exc_info=error)
-    text = f"{unit} could not be loaded: {type(error).__name__}: {error}"
+    text = f"{unit} could not be loaded: {explained(error)}"
     return LoadFailed(text[:500], error_class=type(error).__name__, permanent=False).failure()

@@ -19,7 +19,7 @@ from engine.memory.residency import Residency, Resident
 from engine.orders import CATALOGUE, EVERY_MODEL, RECORDINGS
 from engine.requests import ServiceClass
 from engine.scheduling.lanes import Lane
-from engine.units import Units
+from engine.units import Units, parted
 from engine.view import DeviceView, EngineView, ModelView, ResidencyView
 
 STATES = {
@@ -106,11 +106,20 @@ class Looking:
         if model == EVERY_MODEL:
             return "paused" if model in self._router.paused else "open"
         units = [*self._units.versions(model)]
+        paused = ["paused"] if model in self._router.paused else []
+        return ", ".join([*self._presence(units), *paused])
+
+    def briefly_of_adapter(self, unit: str) -> str | None:
+        """The same of an adapter; None where this is none."""
+        if not parted(unit)[1] or not self._units.serves(unit):
+            return None
+        return ", ".join(self._presence([self._units.serving(unit)]))
+
+    def _presence(self, units: Collection[str]) -> list[str]:
         there = [r for r in self._custody.held.residents.values() if r.unit in units]
         states = [STATES[r.state] for r in there if r.state is not Residency.ABSENT]
         pinned = ["pinned"] if any(r.pinned for r in there) else []
-        paused = ["paused"] if model in self._router.paused else []
-        return ", ".join([*(dict.fromkeys(states) or ["available"]), *pinned, *paused])
+        return [*(dict.fromkeys(states) or ["available"]), *pinned]
 
     def _index(self) -> _Index:
         index = _Index(spare=self._custody.held.spare())

@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Protocol, TypeVar
 
-from anyio import CancelScope
+from anyio import CancelScope, CapacityLimiter, WouldBlock
 from anyio.lowlevel import checkpoint_if_cancelled
 
-NICENESS = 10
-"""A tenth of the weight of the event loop's thread, says Linux's table: enough to be let in at once."""
+NICENESS = 5
+"""A third of the weight of the event loop's thread, says Linux's table: it is let in soon, and beside other
+processes of the machine models are not starved."""
 
 R = TypeVar("R")
 
@@ -50,19 +51,29 @@ class Threads:
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "serai-work", initializer=_yield_to_others)
+        self._free = CapacityLimiter(threads)
 
     async def __call__(self, work: Callable[[], R], /) -> R:
         await checkpoint_if_cancelled()
-        with CancelScope(shield=True):  # as long as the thread works, its caller holds what it works on
-            done = self._pool.submit(copy_context().run, contained(work))
-            result = await asyncio.wrap_future(done)
-        return result  # noqa: RET504  a scope may swallow, says its type
+        try:
+            self._free.acquire_nowait()
+        except WouldBlock:
+            await self._free.acquire()  # who leaves before its turn has nothing done
+        try:
+            with CancelScope(shield=True):  # as long as the thread works, its caller holds what it works on
+                done = self._pool.submit(copy_context().run, contained(work))
+                result = await asyncio.wrap_future(done)
+        finally:
+            self._free.release()
+        return result
 
 
 def _yield_to_others() -> None:
-    """Linux has a niceness for each thread, and its children begin with it."""
+    """Linux has a niceness for each thread, and its children begin with it. One that is higher stays."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        thread = threading.get_native_id()
+        now = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, max(now, NICENESS))
 
 
 class Inline:

@@ -197,7 +197,8 @@ class Operators:
         last word.
         """
         units = units_of(self._units.catalog.resolve(model)[0])
-        if pinned := [unit for unit in self.pins if parted(unit)[0] in units]:
+        mine = [unit for unit in self.pins if parted(unit)[0] in units]
+        if pinned := [unit for unit in mine if self._units.serves(unit)]:  # of others nobody can undo it
             raise InvalidInput(f"{', '.join(pinned)} is pinned; unpin it first.")
         pause = Deed("pause", model, model, deed.who, deed.reason or "to drain it")
         self.audit.begin(pause)

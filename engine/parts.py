@@ -44,6 +44,8 @@ class Parts:
     traffic: Database | None = None
     lock: BaseFileLock | None = None
     """Held as long as the engine lives: its databases have one writer."""
+    ready: Callable[[ModelSpec], bool] = lambda spec: True
+    """Whether `locate` answers at once: nothing is fetched or converted for it."""
     clock: Callable[[], float] = time.time
     """Seconds since the epoch, for what happens at a time of day."""
 
@@ -161,6 +163,7 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
         state=state,
         traffic=traffic,
         lock=lock,
+        ready=sources.ready,
     )
 
 

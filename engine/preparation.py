@@ -16,6 +16,7 @@ import anyio
 from engine.adapters.family import Cutting, Family, Preparer
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput, LoadFailed
+from engine.loading import believed, explained
 from engine.offload import Offload, contained
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Preparation:
             except EngineError as error:
                 making.error = error
             except Exception as error:
-                text = f"The tokenizer or processor of {spec.id} could not be made: {error}"
+                text = f"The tokenizer or processor of {spec.id} could not be made: {explained(error)}"
                 making.error = LoadFailed(text, error_class=type(error).__name__)
             finally:
                 if making.preparer is None and self._made.get(key) is making:
@@ -118,7 +119,7 @@ class Preparation:
                 error_class="CatalogError",
                 permanent=True,
             )
-        return family.preparer(spec, self._locate(spec))
+        return family.preparer(spec, believed(self._locate(spec)))
 
 
 def _tried(work: Callable[[], R]) -> R | Exception:

@@ -26,8 +26,11 @@ class Presence:
         changeover: Changeover,
         memory: Mailbox[MemoryMessage],
         pins: dict[str, Pinned],
+        displaced: Callable[[], Awaitable[tuple[str, ...]]],
     ) -> None:
+        """`displaced` says which units no longer fit beside the pins."""
         self.pins = pins
+        self._displaced = displaced
         self._units = units
         self._changeover = changeover
         self._memory = memory
@@ -59,14 +62,14 @@ class Presence:
             if self._unpins[unit] != before:
                 raise InvalidInput(f"{unit} was unpinned before it was ready.")
 
-        async def ask(serving: str) -> tuple[str, ...]:
+        async def ask(serving: str) -> None:
             check()
-            return await self._memory.ask(Pin, unit=serving, device=wish.device, min_slots=wish.min_slots)
+            await self._memory.ask(Pin, unit=serving, device=wish.device, min_slots=wish.min_slots)
 
-        price = await self._of_serving(unit, ask)
+        await self._of_serving(unit, ask)
         check()
         self.pins[unit] = wish
-        return tuple(base(other) for other in price if self._serves(other))
+        return await self._displaced()
 
     async def unpin(self, unit: str) -> None:
         """While its version changes it is held for that, and let go when it is over."""
@@ -88,7 +91,3 @@ class Presence:
                 continue
             if self._changeover.holds(unit) or self._units.serving(unit) == serving:
                 return answer
-
-    def _serves(self, unit: str) -> bool:
-        """Whether new requests go to this very version."""
-        return self._units.serves(base(unit)) and self._units.serving(base(unit)) == unit

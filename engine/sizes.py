@@ -6,11 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from engine.catalog import ModelSpec
 from engine.errors import EngineError
 from engine.memory import placement
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
-from engine.units import Units
+from engine.offload import Offload
+from engine.units import Units, base, parted, units_of
 
 log = logging.getLogger(__name__)
 
@@ -19,13 +21,22 @@ class Sizes:
     """Looks only: what it reads is remembered here, and changes nothing of what the memory manager holds.
 
     `inspect` reads what a unit takes. It is asked only for units whose weights are here, or it would have
-    them fetched and converted.
+    them fetched and converted. `ready` says whether they are, and reads the disk.
     """
 
-    def __init__(self, units: Units, held: Holdings, inspect: Callable[[str], Awaitable[Footprint]]) -> None:
+    def __init__(
+        self,
+        units: Units,
+        held: Holdings,
+        inspect: Callable[[str], Awaitable[Footprint]],
+        ready: Callable[[ModelSpec], bool],
+        opening: Offload,
+    ) -> None:
         self._units = units
         self._held = held
         self._inspect = inspect
+        self._ready = ready
+        self._opening = opening
         self._read: dict[str, Footprint] = {}
 
     async def footprint(self, unit: str) -> Footprint | None:
@@ -43,10 +54,33 @@ class Sizes:
 
     async def refusal(self, unit: str) -> EngineError | None:
         """What whoever asked for it now would be told, where it can be on no device beside what is pinned."""
-        footprint, serving = await self.footprint(unit), self._units.serving(unit)
-        if footprint is None:
-            return None
-        held = replace(self._held, footprints={**self._held.footprints, serving: footprint})
+        serving, of = self._units.serving(unit), parted(unit)[0]
+        for each in dict.fromkeys((of, unit)):  # an adapter needs room for its base too
+            if await self.footprint(each) is None:
+                return None
+        held = self._as_read()
         if any(placement.fits(held, serving, device) for device in held.devices(serving)):
             return None
         return placement.no_room(held, serving)
+
+    async def displaced(self) -> tuple[str, ...]:
+        """Units that find no room any more beside what is pinned, were they ever loaded or not: of those
+        whose size is known, or can be read with nothing fetched or converted."""
+        catalog = tuple(self._units.catalog)
+        for spec in await self._opening(lambda: [*filter(self._is_here, catalog)]):
+            for unit in units_of(spec):
+                if self._units.serves(unit):
+                    await self.footprint(unit)
+        return tuple(base(unit) for unit in placement.displaced(self._as_read()) if self._serves(unit))
+
+    def _serves(self, unit: str) -> bool:
+        """Whether new requests go to this very version."""
+        return self._units.serves(base(unit)) and self._units.serving(base(unit)) == unit
+
+    def _is_here(self, spec: ModelSpec) -> bool:
+        """With its adapters, whose headers are read too."""
+        adapters = [spec.model_copy(update={"sources": lora.sources}) for lora in spec.loras.values()]
+        return all(map(self._ready, (spec, *adapters)))
+
+    def _as_read(self) -> Holdings:
+        return replace(self._held, footprints={**self._read, **self._held.footprints})

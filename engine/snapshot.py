@@ -44,7 +44,6 @@ class Snapshotting:
             "settings": {d.name: settings[d.name] for d in declarations() if not d.secret},
             "devices": [self._device(device) for device in self._devices],
             "host_memory": held.host.budget_bytes,
-            "models": [spec.model_dump(mode="json", exclude_defaults=True) for spec in self._units.catalog],
             "pins": [asdict(pin) for pin in self._pins.values()],
             "residents": self._residents(),
             **self.learned(),
@@ -54,6 +53,7 @@ class Snapshotting:
         """What is known better when a recording ends than when it began."""
         held = self._custody.held
         return {
+            "models": [spec.model_dump(mode="json", exclude_defaults=True) for spec in self._units.catalog],
             "footprints": {base(unit): asdict(found) for unit, found in held.footprints.items()},
             "curves": [
                 {"unit": base(unit), "device": device, "points": curve.points()}

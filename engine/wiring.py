@@ -102,7 +102,8 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
     memory, batcher, router = _memory(common), _batcher(common), _router(common)
     telemetry = Telemetry(boxes.telemetry)
     looking = _looking(common, router, batcher, memory, telemetry)
-    operators = _operators(common, looking)
+    sizes = Sizes(units, memory.custody.held, memory.loading.inspect, parts.ready, parts.opening)
+    operators = _operators(common, looking, sizes)
     engine = Engine(
         units=units,
         settings=settings,
@@ -116,7 +117,7 @@ def wire(settings: Settings, catalog: Catalog, parts: Parts, boxes: Boxes) -> Wi
         batches=batches_of(settings, parts, boxes),
         opened=Opened(settings, units, parts.opening, operators.add_entry),
         recordings=_recordings(common, memory, batcher, operators),
-        sizes=Sizes(units, memory.custody.held, memory.loading.inspect),
+        sizes=sizes,
         closely=Closely(
             units=units,
             dispatch=batcher.dispatch,
@@ -233,7 +234,7 @@ def _runners(common: _Common) -> dict[str, Callable[[], ModelRunner]]:
     }
 
 
-def _operators(common: _Common, looking: Looking) -> Operators:
+def _operators(common: _Common, looking: Looking, sizes: Sizes) -> Operators:
     settings, parts, boxes, units = common.settings, common.parts, common.boxes, common.units
     pins: dict[str, Pinned] = {}
     changeover = Changeover(
@@ -250,7 +251,9 @@ def _operators(common: _Common, looking: Looking) -> Operators:
         kinds={device.kind for device in parts.devices},
         audit=audit_of(parts, boxes, partial(_briefly, common.adjustments, looking)),
         changeover=changeover,
-        presence=Presence(units=units, changeover=changeover, memory=boxes.memory, pins=pins),
+        presence=Presence(
+            units=units, changeover=changeover, memory=boxes.memory, pins=pins, displaced=sizes.displaced
+        ),
         router=boxes.router,
         opening=parts.opening,
         left=looking.left,
@@ -261,7 +264,9 @@ def _operators(common: _Common, looking: Looking) -> Operators:
     )
 
 
-def _briefly(adjustments: Adjustments, looking: Looking, model: str) -> str:
+def _briefly(adjustments: Adjustments, looking: Looking, model: str, target: str) -> str:
+    if (adapter := looking.briefly_of_adapter(target)) is not None:
+        return adapter
     return ", ".join(said for said in (looking.briefly(model), adjustments.briefly(model)) if said)
 
 

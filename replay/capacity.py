@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from engine.requests import ServiceClass
 from replay import knee as knees
 from replay.atonce import Calls, in_turn
 from replay.groups import Group, groups
 from replay.knee import Knee
 from replay.most import GREATEST, Most, busiest, factor, guess, most_by
-from replay.peaks import DECISIVE, peaks
+from replay.peaks import DECISIVE, peak, peaks
 from replay.ramp import Dwell
 from replay.scaling import Method
 from replay.sweeps import Judged, first_rate, sweep
@@ -142,10 +144,11 @@ def measure(
     swept = calls(sweep, [(server, traffic, first, seed + n, dwell) for n in range(SWEEPS)])
     tried = calls(most_by, [(server, period, method, seed, near) for method in Method])
     results, sweeps = next(whole) if results is None else results, list(swept)
+    knee = knees.find(sweeps, 1.0, seed)
     return Capacity(
         peaks={w: p for w, p in peaks(traffic.trace.arrived).items() if w <= max(traffic.trace.span, 1.0)},
         rate=traffic.trace.rate,
-        knee=knees.find(sweeps, 1.0, seed),
+        knee=replace(knee, saturation=_most_served(knee.saturation, sweeps, results)),
         fails_first=_fails_first(sweeps),
         models=tuple(_models(sweeps, server, seed)),
         most=tuple(sorted(tried, key=lambda one: one.k)),
@@ -156,6 +159,18 @@ def measure(
         results=results,
         seed=seed,
     )
+
+
+def _most_served(found: float | None, sweeps: Sequence[Sequence[Judged]], results: Results) -> float | None:
+    """What is still under way when a step ends counts as unserved, so that bursts at their ends make a fitted
+    saturation too low: it is no less than what any step served, or the traffic as it was in as long."""
+    if found is None:
+        return None
+    answers = results.answers
+    ends = np.sort((answers.arrived + answers.latency)[answers.answered])
+    steps = [step for sweep in sweeps for step in sweep]
+    longest = max(step.end - step.begin for step in steps)
+    return max(found, peak(ends, min(longest, results.span)), *(step.served for step in steps))
 
 
 def _worst(server: Server, period: Traffic, window: float, seed: int) -> float:

@@ -53,6 +53,9 @@ class Comparison:
     differences: tuple[Difference, ...]
     fails: Group | None
     """What fails first as the traffic is; None where nothing does."""
+    unserved: tuple[Group, ...]
+    """Of which nothing at all is answered as the traffic is; those too few to be judged only where that is
+    all of it."""
     prices: tuple[PinPrice, ...]
     extrapolated: dict[str, int]
     beyond: bool
@@ -74,26 +77,40 @@ def compare(
         Difference(old.get(key), new.get(key), was.swaps(key[0]), now.swaps(key[0]))
         for key in dict.fromkeys([*new, *old])
     ]
+    prices = tuple(_prices(after[0], now, free))
+    idle = {*after[0].pins} - {price.unit for price in prices}
     found = Comparison(
         differences=tuple(differences),
         fails=first_to_fail(list(new.values())),
-        prices=tuple(_prices(after[0], now, free)),
+        unserved=tuple(_unserved(list(new.values()))),
+        prices=prices,
         extrapolated=now.extrapolated,
         beyond=now.beyond,
-        notes=now.notes,
+        notes=(*now.notes, *(f"the pin of {unit} changes nothing" for unit in sorted(idle))),
     )
     return found, now
 
 
 def _without(server: Server, unit: str) -> Server:
-    """The same without this pin; its unit is there at the beginning, as it was with it."""
-    others = tuple(pin for pin in server.pins if pin != unit)
-    return replace(server, pins=others, resident=(*server.resident, unit))
+    """The same without this pin: the recorded server, where the pin is all that was changed."""
+    return replace(server, pins=tuple(pin for pin in server.pins if pin != unit))
+
+
+def _same(one: Results, other: Results) -> bool:
+    return np.array_equal(one.answers.latency, other.answers.latency)
+
+
+def _unserved(found: list[Group]) -> Iterator[Group]:
+    dead = [group for group in found if group.refused == 1]
+    yield from dead if len(dead) == len(found) else (group for group in dead if group.judged)
 
 
 def _prices(server: Server, pinned: Results, without: Sequence[Results]) -> Iterator[PinPrice]:
-    """Of each pin, the others staying as they are; `without` are the runs without each."""
+    """Of each pin that changes anything, the others staying as they are; `without` are the runs without
+    each."""
     for unit, free in zip(server.pins, without, strict=True):
+        if _same(free, pinned):
+            continue
         yield PinPrice(
             unit=unit,
             own_cold=(_cold(free, unit, True), _cold(pinned, unit, True)),

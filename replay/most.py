@@ -162,7 +162,7 @@ def fails(server: Server, traffic: Traffic, seed: int) -> Group | None:
     since = traffic.trace.span * WARM_UP
     wire = tripwire(traffic, server, since)
     results = Twin(server, traffic, seed, tripwire=wire).run()
+    found = groups(results, server, since) if wire.tripped or not results.answers.answered.any() else []
     if wire.tripped is None:
-        return None
-    found = groups(results, server, since)
+        return next(iter(found), None)
     return next(group for group in found if (group.unit, group.service_class) == wire.tripped)

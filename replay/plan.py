@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 
 from engine import __version__
+from engine.requests import ServiceClass
 from replay.formats.reading import read
 from replay.peaks import when
 from replay.recording import Recording, read_database, read_file
+from replay.replaying.wanted import WRONG, used
+from replay.report.verdict import lag_limit
 from replay.rules import DAY
 from replay.trace import BadTrace, Trace, merged
 from replay.twin.recorded import Footprints, measured
@@ -51,6 +54,17 @@ class Basis:
     def days(self) -> float:
         """How long the trace is."""
         return self.trace.span / DAY
+
+    @property
+    def lag_limit(self) -> float:
+        """Seconds of p99 send lag above which a run of the traffic on the real engine is void."""
+        trace, targets = self.traffic.trace, self.server.target
+        asked = {*zip(trace.model.tolist(), trace.service_class.tolist(), strict=True)}
+        return lag_limit(min(targets(trace.models[model], ServiceClass(of)) for model, of in asked))
+
+    def keep(self, found: Validation, lag: float) -> Path | None:
+        """Where it is kept; None, and it is not, where the sending's lag (p99, in seconds) makes it void."""
+        return found.save(self.validations) if lag <= self.lag_limit else None
 
     def provenance(self, extrapolated: bool) -> dict[str, Any]:
         """By what every figure of a plan can be found again, and how far it may be believed."""
@@ -96,7 +110,7 @@ def basis(
     if by is None:
         raise BadTrace(f"{source} says nothing of a server; name a recording of one, with --server.")
     server = measured(by, footprints)
-    trace = recorded.trace() if recorded is not None else merged([read(Path(p)) for p in source.split(",")])
+    trace = _asked(recorded) if recorded is not None else merged([read(Path(p)) for p in source.split(",")])
     trace = trace.renamed(names or {})
     trace = trace.sized(*sized)
     if recorded is not None:
@@ -118,17 +132,30 @@ def _recording(source: str, database: Path | None) -> Recording | None:
     return read_database(database, source)
 
 
+def _asked(recorded: Recording) -> Trace:
+    """Without what no server could have answered, as a replay leaves it out."""
+    trace = recorded.trace()
+    wrong = recorded.answers().ended(*WRONG)
+    if not wrong.any():
+        return trace
+    note = f"{int(wrong.sum())} requests that no server could answer are left out"
+    left = trace.take(~wrong[trace.row])
+    return replace(used(left), notes=(*left.notes, note))
+
+
 def _that_ran(trace: Trace, server: Server) -> Trace:
-    """Without requests for models of which no batch was recorded: nobody knows what they take."""
+    """Without requests for models of which no batch was recorded, or that are in no snapshot: nobody knows
+    what they take."""
     ran = [model for model in trace.models if model in server.units]
     if len(ran) == len(trace.models):
         return trace
     left = trace.only(ran)
     gone = sorted({*trace.models} - {*ran})
     note = (
-        f"{len(trace) - len(left)} requests are left out, for models of which nothing ran: {', '.join(gone)}"
+        f"{len(trace) - len(left)} requests are left out, for models of which nothing ran or that the "
+        f"recording does not describe: {', '.join(gone)}"
     )
-    return replace(left, notes=(*left.notes, note))
+    return replace(used(left), notes=(*left.notes, note))
 
 
 def _busiest(trace: Trace, seconds: float) -> Trace:

@@ -27,7 +27,9 @@ ALL = "all"
 
 class Badge(StrEnum):
     VALIDATED = "validated"
-    STALE = "stale"  # for another server, other readings, or long ago
+    NEVER = "never validated"  # for no server with these readings
+    FAILED = "failed"
+    STALE = "stale"  # long ago
     EXTRAPOLATED = "extrapolated"  # sizes or cards that nobody has measured
 
 
@@ -209,9 +211,11 @@ def badge(validation: Validation | None, *, now: float, extrapolated: bool) -> B
     """Of a plan whose twin the validation is of, if there is one."""
     if extrapolated:
         return Badge.EXTRAPOLATED
-    if validation is None or now - validation.at > STALE_SECONDS or validation.missed:
-        return Badge.STALE
-    return Badge.VALIDATED
+    if validation is None:
+        return Badge.NEVER
+    if validation.missed:
+        return Badge.FAILED
+    return Badge.STALE if now - validation.at > STALE_SECONDS else Badge.VALIDATED
 
 
 def _missed_quantiles(validation: Validation) -> Iterator[str]:

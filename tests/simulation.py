@@ -80,6 +80,7 @@ async def engine(
     family: Callable[[str], Family] = lambda name: simulated.FAMILY,
     devices: tuple[Device, ...] | None = None,
     opening: Offload | None = None,
+    ready: Callable[[ModelSpec], bool] = lambda spec: True,
     **settings: object,
 ) -> AsyncIterator[Engine]:
     parts = Parts(
@@ -88,6 +89,7 @@ async def engine(
         family=family,
         opening=opening or Inline(),
         preparing=Inline(),
+        ready=ready,
     )
     # A place that cannot be: what the machine's own home holds changes no test.
     nowhere = {"devices": "simulated:a", "headroom": 0.0, "state_dir": "/dev/null/state"}

@@ -38,13 +38,14 @@ from web.console import routes as console
 from web.cors import cors_headers
 from web.engine import Engine
 from web.intake import Intake
-from web.keys import ENGINE, INTAKE, POOLS, REFERENCE, SNAPSHOTS, SOCKETS
+from web.keys import ENGINE, INTAKE, POOLS, REFERENCE, SNAPSHOTS, SOCKETS, WEIGHTS
 from web.middleware import MIDDLEWARES, common_headers
 from web.openapi import routes as openapi_routes
 from web.pages import home, reference
 from web.snapshots import Snapshots
 from web.tracing import wired as tracing
 from web.turnstile import WAY_IN, WAY_OUT, Turnstile
+from web.weights import Weights
 from web.wire.items import Limits
 
 _STATIC = Path(__file__).parent / "static"
@@ -138,6 +139,7 @@ def make_app(engine: Engine) -> web.Application:
     app[INTAKE] = Intake(settings.max_body_bytes, Limits(settings.max_items, settings.max_item_text_bytes))
     app[SNAPSHOTS] = Snapshots(engine, product.__version__)
     app[POOLS] = pools.Pools()
+    app[WEIGHTS] = Weights()
     app[REFERENCE] = openapi_routes.of(ROUTES)
     app[SOCKETS] = WeakSet()
     app[WAY_IN] = Turnstile()

@@ -8,8 +8,11 @@ answers pass no middleware. It waits for an hour for whoever begins a request, a
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import secrets
+import struct
 import sys
+import termios
 from http import HTTPStatus
 from typing import Any
 
@@ -49,6 +52,8 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=0)  # the end of an answer, too, waits for its reader
         self._head = self._loop.call_later(HEAD, self._give_up)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -77,16 +82,23 @@ class Connection(RequestHandler):
         super().resume_writing()
         self._left = sys.maxsize  # it took enough
 
+    def force_close(self) -> None:
+        """At once, though something waits to be read: a transport that is closed waits for that for ever."""
+        transport = self.transport
+        super().force_close()
+        if transport is not None and transport.get_write_buffer_size():
+            transport.abort()
+
     def _look_again(self) -> None:
         assert self.transport is not None
-        self._left = self.transport.get_write_buffer_size()
+        self._left = unread(self.transport)
         self._reading = self._loop.call_later(STALL, self._look)
 
     def _look(self) -> None:
         self._reading = None
         if self.transport is None or not self.writing_paused:
             return
-        if self._left - self.transport.get_write_buffer_size() < LEAST:
+        if self._left - unread(self.transport) < LEAST:
             self.transport.abort()
             return
         self._look_again()
@@ -128,6 +140,15 @@ class Connection(RequestHandler):
             resp = _refusal(errors.of_http(resp, request), name)
             resp.force_close()
         return await super().finish_response(request, resp, start_time)
+
+
+def unread(transport: asyncio.Transport) -> int:
+    """Bytes that the client's machine has not taken. The system holds some millions of them, and makes room
+    for more when a third of those are gone: what waits here may not change for a minute and more."""
+    held = 0
+    if (link := transport.get_extra_info("socket")) is not None:
+        (held,) = struct.unpack("i", fcntl.ioctl(link.fileno(), termios.TIOCOUTQ, bytes(4)))
+    return transport.get_write_buffer_size() + held
 
 
 def _complaint(status: int, error: BaseException | None, message: str | None) -> EngineError:

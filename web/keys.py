@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from web.openapi.routes import Route
     from web.snapshots import Snapshots
     from web.tracing.tracing import Tracing
+    from web.weights import Weights
 
 ENGINE: web.AppKey[Engine] = web.AppKey("engine")
 INTAKE: web.AppKey[Intake] = web.AppKey("intake")
@@ -25,6 +26,7 @@ TRACING: web.AppKey[Tracing] = web.AppKey("tracing")
 POOLS: web.AppKey[Pools] = web.AppKey("pools")
 REFERENCE: web.AppKey[tuple[Route, ...]] = web.AppKey("reference")
 """The routes as the reference of the HTTP interface names them."""
+WEIGHTS: web.AppKey[Weights] = web.AppKey("weights")
 SOCKETS: web.AppKey[WeakSet[web.WebSocketResponse]] = web.AppKey("sockets")
 
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)

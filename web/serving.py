@@ -65,9 +65,7 @@ async def serve(
     A client that hangs up cancels its handler, so that nothing works for nobody.
     """
     settings = engine.settings
-    runner = web.AppRunner(
-        make_app(engine), handler_cancellation=True, access_log=None, shutdown_timeout=LAST_WORDS
-    )
+    runner = web.AppRunner(make_app(engine), handler_cancellation=True, shutdown_timeout=LAST_WORDS)
     await runner.setup()
     server = await asyncio.get_running_loop().create_server(
         at_most(settings.max_connections, runner), sock=listener, backlog=ACCEPTED

@@ -32,6 +32,7 @@ from engine.payloads import Payloads
 from engine.scheduling.dispatch import Dispatch
 from engine.scheduling.effects import Done, Dropped, Effect, Failed
 from engine.scheduling.forecast import outlook
+from engine.scheduling.lanes import read_with
 
 
 class Batcher(Actor[BatcherMessage]):
@@ -118,11 +119,12 @@ class Batcher(Actor[BatcherMessage]):
             self._resident.pop(unit, None)
 
     def _foresee(self, foresee: Foresee, now: float) -> None:
-        unit = foresee.unit
-        cold = unit not in self._resident
-        load = self._load_seconds.get(unit)
-        found = outlook(self.dispatch, unit, foresee.jobs, now, cold=cold, load=load)
-        foresee.reply.resolve(Estimated(foresee.costed, found))
+        needed = [foresee.unit, *sorted(read_with(foresee.jobs))]
+        absent = tuple(unit for unit in needed if unit not in self._resident)
+        known = [seconds for unit in absent if (seconds := self._load_seconds.get(unit)) is not None]
+        load = sum(known, 0.0) if len(known) == len(absent) else None
+        found = outlook(self.dispatch, foresee.unit, foresee.jobs, now, cold=bool(absent), load=load)
+        foresee.reply.resolve(Estimated(foresee.costed, found, absent))
 
     def stop(self) -> None:
         self._table.stop()
@@ -155,7 +157,7 @@ class Batcher(Actor[BatcherMessage]):
                     assert_never(effect)
 
     def _start(self, run: Run, now: float) -> None:
-        self._table.start(self.dispatch.running[run.id], self._ready_at.get(run.lease.unit, now), now)
+        self._table.start(self.dispatch.running[run.id], self._ready_at, now)
         self._runners[run.lease.slot].tell(run)
 
     def _finish(self, finished: Finished, now: float) -> None:

@@ -117,7 +117,7 @@ class MemoryManager(Actor[MemoryMessage]):
             case Load():
                 return custody.on_load(message.unit, ask, now)
             case Unload():
-                return custody.on_unload(message.unit, ask, now)
+                return custody.on_unload(message.unit, ask, now, message.reason)
             case Pin():
                 place = message.device, message.min_slots, message.passing
                 return custody.on_pin(message.unit, ask, now, *place)
@@ -165,7 +165,7 @@ class MemoryManager(Actor[MemoryMessage]):
         if answer.error is not None:
             reply.fail(answer.error)
         else:
-            reply.resolve(answer.displaced)
+            reply.resolve(None)
 
     async def _inspect(self, unit: str) -> None:
         try:

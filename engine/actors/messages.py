@@ -45,7 +45,7 @@ from engine.events import (
     ResidencyChanged,
 )
 from engine.requests import Delta, Request, Response, Usage
-from engine.scheduling.lanes import Job
+from engine.scheduling.lanes import Job, read_with
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
@@ -83,10 +83,14 @@ class Enqueue(msgspec.Struct, frozen=True):
     degraded_from: str | None = None
     deltas: MemoryObjectSendStream[Delta] | None = None
 
+    @property
+    def units(self) -> set[str]:
+        """Its unit, and the adapters that its jobs are read with."""
+        return {self.unit, *read_with(self.jobs)}
+
     def warm(self, there: Collection[str]) -> bool:
-        """Whether its unit is there, and the adapters that its jobs are read with."""
-        adapters = {adapter for job in self.jobs for adapter in job.adapters}
-        return self.unit in there and all(adapter in there for adapter in adapters)
+        """Whether all of its units are there."""
+        return all(unit in there for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +152,15 @@ class Unload:
 
     reply: Reply[None]
     unit: str
+    reason: str = "by an operator"
+    """For the log and the books."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """operator -> memory manager: make this unit resident and never evict it.
+    """operator -> memory manager: make this unit resident and never evict it."""
 
-    The answer names the units that can no longer be resident beside what is pinned.
-    """
-
-    reply: Reply[tuple[str, ...]]
+    reply: Reply[None]
     unit: str
     device: str | None = None
     """Where; None leaves it to the memory manager."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.actors.messages import Enqueue
@@ -32,12 +33,13 @@ class Open:
         """Nobody waits any more: it was answered, or the asker left."""
         return self.enqueued.reply.closed
 
-    def started(self, batch: int, jobs: int, device: str, ready_at: float, now: float) -> None:
-        """Some of its jobs went into a batch. `ready_at` is when its unit last became ready."""
+    def started(self, batch: int, jobs: int, device: str, ready_at: Mapping[str, float], now: float) -> None:
+        """Some of its jobs went into a batch. `ready_at` is when each unit last became ready."""
         if self.first_started is None:
             self.first_started = now
             if self.cold:
-                self.load_seconds = max(0.0, min(now, ready_at) - self._queued_at)
+                came = max([ready_at.get(unit, now) for unit in self.enqueued.units])
+                self.load_seconds = max(0.0, min(now, came) - self._queued_at)
         self.device = device
         self.batches[batch] = jobs
 

@@ -238,8 +238,10 @@ class StateStore(Actor[StateMessage]):
                 _table(self._db, "adjustments").delete_where("target = ?", [target])
 
     def _history(self, message: History) -> list[Audited]:
-        """Of a model: also what was done to its units of another dtype, `model@dtype`."""
-        mine, named = "target = ? or substr(target, 1, length(?) + 1) = ? || '@'", [message.target] * 3
+        """Of a model: also what was done to its units of another dtype, `model@dtype`, to its adapters and
+        profiles, `model:name`."""
+        parts = "substr(target, 1, length(?) + 1) in (? || '@', ? || ':')"
+        mine, named = f"target = ? or {parts}", [message.target] * 4
         where, values = (mine, named) if message.target is not None else (None, None)
         rows = _table(self._db, "audit").rows_where(where, values, order_by="id desc", limit=message.limit)
         return [Audited(**row) for row in rows]

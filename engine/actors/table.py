@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.actors.actor import Address
@@ -55,8 +55,8 @@ class Table:
         request = self._open.get(job.partition("/")[0])
         return request is not None and not request.closed
 
-    def start(self, batch: Batch, ready_at: float, now: float) -> None:
-        """A batch begins. `ready_at` is when its unit last became ready."""
+    def start(self, batch: Batch, ready_at: Mapping[str, float], now: float) -> None:
+        """A batch begins. `ready_at` is when each unit last became ready."""
         run = batch.run
         for number, jobs in Counter([job.request for job in batch.jobs]).items():
             self._open[number].started(run.id, jobs, run.lease.device, ready_at, now)

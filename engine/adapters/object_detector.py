@@ -20,11 +20,11 @@ from engine.adapters.forward import weights
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
 from engine.adapters.preparing.kinds import extract_options, only_image
 from engine.adapters.vision.asked import threshold_of
-from engine.adapters.vision.boxes import detections, readable
+from engine.adapters.vision.boxes import detections, known, readable
 from engine.adapters.vision.pictures import Look, Picture, picture, see
 from engine.adapters.vision.processors import Processor
 from engine.catalog import ModelSpec
-from engine.errors import EngineError
+from engine.errors import EngineError, NotFinite
 from engine.requests import Extracted, Item, Options, Output, Task, Usage
 
 BASE_BYTES = 32 << 20
@@ -82,7 +82,8 @@ class ObjectDetector:
                 out, threshold=-1.0, target_sizes=sizes
             )
             return [
-                self._answer(payloads[look.place], look, row) for look, row in zip(looks, rows, strict=True)
+                self._answer(payloads[look.place], look, row) if known(logits, boxes) else NotFinite()
+                for look, row, logits, boxes in zip(looks, rows, out.logits, out.pred_boxes, strict=True)
             ]
 
         with torch.inference_mode():

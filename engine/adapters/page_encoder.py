@@ -126,7 +126,7 @@ class PagePreparer:
         text = text_of(item, index)
         (encoded,) = self._tokenizer.encodings([room.clip(text)])
         ids = np.array(encoded.ids, np.int32)
-        kept, cut = room.fit(ids, text, max(1, room.tokens - self._shown.around), index or 0)
+        kept, cut = room.fit(ids, text, max(1, room.tokens - self._shown.around), index)
         if cut:
             text = text[: encoded.offsets[len(kept) - 1][1]]
         return Question(self._shown.question(text), cut)

@@ -209,6 +209,8 @@ class Arrivals:
         """Its weights are on the device; whoever waits for it is not told yet."""
         resident.move(Residency.READY, now)
         eviction.used(resident, now, uses=0)
+        if resident.base is not None:  # nor does that one leave for idleness now, and take this one along
+            eviction.used(resident.base, now, uses=0)
         if resident.from_host:
             resident.restore_seconds = seconds
         else:

@@ -220,7 +220,7 @@ class Custody:
         self.asks.loads.setdefault(unit, []).append(ask)
         return [*self.arrivals.seek(unit, now), *self._advance(now)]
 
-    def on_unload(self, unit: str, ask: int, now: float) -> list[Effect]:
+    def on_unload(self, unit: str, ask: int, now: float, reason: str = "by an operator") -> list[Effect]:
         """It is gone when the answer comes; a load under way is finished first."""
         pinned = [u for u in (unit, *self.held.adapters_of(unit, self.held.pins)) if u in self.held.pins]
         if pinned:
@@ -233,7 +233,7 @@ class Custody:
         if unit in self.held.host:
             self.held.host.drop(unit)
             effects.append(DropHost(unit))
-        return [*effects, *self.departures.send_away(unit, ask, now), *self._advance(now)]
+        return [*effects, *self.departures.send_away(unit, ask, reason, now), *self._advance(now)]
 
     def on_pin(
         self,

@@ -52,8 +52,9 @@ class Departures:
                 effects += self.evict(adapter, reason, now)
         return effects
 
-    def send_away(self, unit: str, ask: int, now: float) -> list[Effect]:
-        """An operator wants it to go: it is gone when that is answered. A load is finished first."""
+    def send_away(self, unit: str, ask: int, reason: str, now: float) -> list[Effect]:
+        """An operator or a change of the catalogue wants it to go: it is gone when that is answered. A load
+        is finished first."""
         there = self.held.copies(unit)
         if not there:
             return [Answer(ask)]
@@ -63,7 +64,7 @@ class Departures:
             if resident.state is Residency.LOADING:
                 resident.yielding = True
             elif not resident.yielding:
-                effects += self.evict(resident, "by an operator", now)
+                effects += self.evict(resident, reason, now)
         return effects
 
     def evict_idle(self, beside: Resident, reason: str, now: float) -> list[Effect]:

@@ -58,7 +58,6 @@ class Answer:
 
     ask: int
     error: EngineError | None = None
-    displaced: tuple[str, ...] = ()
 
 
 Effect = (

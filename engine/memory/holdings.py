@@ -97,21 +97,19 @@ class Holdings:
         self._floors[unit, device] = (facts, takes.declared, takes.curve.revision, size)
         return size
 
-    def seats(self, device: str) -> dict[str, int]:
-        """Units that have a place on `device`, and for how many of their batches at once."""
+    def seats(self, device: str, extra: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Units that have a place on `device`, and for how many of their batches at once; with those of
+        `extra` in place of or beside them. Where an adapter has one its base has, and runs the batches."""
         found: dict[str, int] = {}
         for unit, pin in self.pins.items():
             for seat in (pin, pin.former):
                 if seat is not None and seat.device == device:
                     found[unit] = max(found.get(unit, 0), seat.slots)
-        return self._with_bases(found)
-
-    def _with_bases(self, seats: dict[str, int]) -> dict[str, int]:
-        """Where an adapter has a place, its base has one."""
-        for unit in tuple(seats):
+        found |= extra or {}
+        for unit, slots in tuple(found.items()):
             if (of := self.adapts(unit)) is not None:
-                seats.setdefault(of, 1)
-        return seats
+                found[unit], found[of] = 1, max(slots, found.get(of, 1))
+        return found
 
     def set_aside(self, device: str, apart: str = "") -> dict[str, int]:
         """Bytes that are kept free for the batches of pins with more than one slot, by unit."""
@@ -177,7 +175,7 @@ class Holdings:
     def pinned_bytes(self, device: str, extra: Mapping[str, int] | None = None) -> int:
         """What the pins of `device` take at least, with those of `extra` (unit: slots) in place of or beside
         them: weights, a batch of the largest, and all batches of those with several slots."""
-        seats = self._with_bases({**self.seats(device), **(extra or {})})
+        seats = self.seats(device, extra)
         alone = [self.floor(u, device) for u, slots in seats.items() if slots == 1]
         several = [slots * self.floor(u, device) for u, slots in seats.items() if slots > 1]
         weights = sum(self.footprints[u].weights_bytes for u in seats)

@@ -11,6 +11,7 @@ from engine.memory.holdings import Holdings
 from engine.memory.placement import Price
 from engine.memory.residency import Resident
 from engine.memory.seats import Seat
+from engine.quantities import about
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,6 @@ def _why(resident: Resident, standing: Standing) -> str:
         return "work waits for it: leaves only when it has had its turn"
     idle = standing.now - resident.last_used
     demand = eviction.faded(resident, standing.now)
-    size = resident.footprint.weights_bytes / 2**20
+    size = about(resident.footprint.weights_bytes)
     back = f"{resident.reload_seconds:.1f} s to come back"
-    return f"idle for {idle:.0f} s; {demand:.1f} recent batches, {back}, {size:.0f} MiB"
+    return f"idle for {idle:.0f} s; {demand:.1f} recent batches, {back}, {size}"

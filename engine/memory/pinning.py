@@ -76,8 +76,7 @@ class Pinning:
             self._let_go(resident.unit, pin.former.device)
         pin.former = None
         asks, pin.asks = pin.asks, []
-        answers = [Answer(ask, displaced=placement.displaced(self.held)) for ask in asks]
-        return [*answers, *self._clear(resident, now)]
+        return [*map(Answer, asks), *self._clear(resident, now)]
 
     def _clear(self, resident: Resident, now: float) -> list[Effect]:
         """Who is idle where room is kept for its batches leaves; who has work does when they need it."""

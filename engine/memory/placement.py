@@ -12,6 +12,7 @@ from engine.memory.holdings import Holdings
 from engine.memory.ledger import Line
 from engine.memory.residency import Residency
 from engine.memory.rules import CROWDED_RETRY
+from engine.quantities import about
 from engine.units import base
 
 
@@ -90,8 +91,8 @@ def fits_alone(held: Holdings, unit: str) -> bool:
 def _alone(held: Holdings, unit: str, device: str, slots: int = 1) -> int:
     context = held.ledgers[device].held(Line.CONTEXT, "")
     of = held.adapts(unit)
-    beneath = 0 if of is None else held.footprints[of].weights_bytes + held.floor(of, device)
-    return context + beneath + held.footprints[unit].weights_bytes + slots * held.floor(unit, device)
+    weights = sum(held.footprints[u].weights_bytes for u in (of, unit) if u is not None)
+    return context + weights + slots * held.floor(of or unit, device)
 
 
 def seat_for(held: Holdings, unit: str, device: str | None, slots: int, standing: Standing) -> str | None:
@@ -110,13 +111,16 @@ def seat_for(held: Holdings, unit: str, device: str | None, slots: int, standing
 
 
 def _open_to(held: Holdings, unit: str) -> list[str]:
-    """Devices where a pin of the unit may have its place: of an adapter, where that of its base is."""
-    of = held.adapts(unit)
-    seat = None if of is None else held.seat(of)
-    devices = held.devices(unit)
-    if seat is None or held.pins.get(unit) is seat:
-        return devices
-    return [device for device in devices if device == seat.device]
+    """Devices where a pin of the unit may have its place."""
+    tied = _tied(held, unit)
+    return [device for device in held.devices(unit) if not tied or device == held.pins[tied].device]
+
+
+def _tied(held: Holdings, unit: str) -> str | None:
+    """What is pinned and must be where the unit is: its base, an adapter of it, or another of its base."""
+    root = held.adapts(unit) or unit
+    near = [u for u, pin in held.pins.items() if u != unit and pin.device not in held.lost]
+    return next((u for u in near if root in (u, held.adapts(u))), None)
 
 
 def _kept_out(held: Holdings, unit: str, device: str, slots: int) -> bool:
@@ -149,10 +153,10 @@ def wrong_pin(held: Holdings, unit: str, device: str | None, slots: int) -> Engi
     if device is not None and device not in may:
         kinds = ", ".join(held.facts(unit).device_kinds)
         return InvalidInput(f"{unit} runs on {kinds}, and {device} is of kind {held.kinds[device]}.")
-    if device is not None and device not in _open_to(held, unit):
-        return InvalidInput(f"{held.adapts(unit)} is pinned on another device; pin {unit} there.")
+    if device is not None and (tied := _tied(held, unit)) and held.pins[tied].device != device:
+        return InvalidInput(f"{tied} is pinned on {held.pins[tied].device}; pin {unit} there.")
     most = max((held.slots.get(d, slots) for d in ([device] if device else may)), default=slots)
-    most = min(most, held.facts(unit).max_slots)
+    most = min(most, held.facts(held.adapts(unit) or unit).max_slots)
     if not 1 <= slots <= max(1, most):
         return InvalidInput(f"{unit} can have 1 to {most} slots there, not {slots}.")
     return None
@@ -171,15 +175,18 @@ def no_room(held: Holdings, unit: str, device: str | None = None, slots: int = 1
     devices = [device] if device else held.devices(unit)
     if not devices:
         return _no_device(held, unit)
-    where = devices[0]
-    of, floor, weights = held.adapts(unit), held.floor(unit, where), held.footprints[unit].weights_bytes
+    where = next((d for d in devices if held.seats(d)), devices[0])
+    of, weights = held.adapts(unit), held.footprints[unit].weights_bytes
+    floor = held.floor(of or unit, where)
+    slots = held.seats(where, {unit: slots})[of or unit]  # its base may be pinned with several
     beside = f" beside the {_mib(held.footprints[of].weights_bytes)} of {of}" if of else ""
     ledger = held.ledgers[where]
     foreign = ledger.held(Line.FOREIGN, "")
+    room = ledger.budget_bytes - ledger.held(Line.CONTEXT, "")
     times = f" ({slots} slots of {_mib(floor)})" if slots > 1 else ""
     text = (
         f"{unit} takes {_mib(weights)} of weights{beside} and at least {_mib(slots * floor)}{times} to run "
-        f"in; {where} has {_mib(ledger.budget_bytes)} for models"
+        f"in; {where} has {_mib(room)} for models"
     )
     needed = _alone(held, unit, where, slots)
     if needed > ledger.budget_bytes:
@@ -189,9 +196,25 @@ def no_room(held: Holdings, unit: str, device: str | None = None, slots: int = 1
     if not pins or (foreign and fits(held, unit, where, slots)):
         others = f"{text}, of which other processes hold {_mib(foreign)}. Try again when they hold less."
         return NoRoom(others, pins=pins)
-    shares = [f"{p} {_mib(held.footprints[p].weights_bytes)}" for p in pins]
-    told = f"{text}, of which pins hold {', '.join(shares)}. Unpin one, or give the server more memory."
-    return NoRoom(told, pins=pins)
+    together = _mib(held.pinned_bytes(where, {unit: slots}) - ledger.held(Line.CONTEXT, ""))
+    told = f"{text}, of which {_pinned(held, unit, where)}. Together that is {together}."
+    return NoRoom(f"{told} Unpin one, or give the server more memory.", pins=pins)
+
+
+def _pinned(held: Holdings, unit: str, where: str) -> str:
+    """What the pins beside `unit` need of a device: weights, the batches of several slots, and where it is
+    more than the unit's own, the room that all other batches share."""
+    root = held.adapts(unit) or unit
+    seats = {u: slots for u, slots in sorted(held.seats(where).items()) if u not in (unit, root)}
+    shares = [f"{u} {_mib(held.footprints[u].weights_bytes)}" for u in seats]
+    apart = held.set_aside(where, root)
+    shares += [f"{_mib(size)} for the {seats[u]} slots of {u}" for u, size in apart.items()]
+    floors = {u: held.floor(u, where) for u in {*seats} - {*apart}}
+    largest = max(floors, key=lambda u: floors[u], default=root)
+    said = f"pins hold {', '.join(shares)}"
+    if floors.get(largest, 0) <= held.floor(root, where):
+        return said
+    return f"{said}, and batches share one room, {_mib(floors[largest])} for {largest}"
 
 
 def _no_device(held: Holdings, unit: str) -> EngineError:
@@ -225,4 +248,4 @@ def alarm(held: Holdings, device: str) -> str:
 
 
 def _mib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**20:.0f} MiB"
+    return f"{size_bytes / 2**20:.0f} MiB" if size_bytes >= 2**20 else about(size_bytes)

@@ -71,15 +71,22 @@ def stop(
     payloads: Mapping[str, Any] | None,
     learned: Mapping[str, Any],
 ) -> None:
-    """`learned` stands in its snapshot from now on: at the start of a fresh server nothing was known."""
+    """`learned` stands in its snapshot from now on: at the start of a fresh server nothing was known. Models
+    are those that were there at the start, and those that came since."""
     snapshot = json.loads(table(db, "recordings").get(number)["snapshot"])
     ended = {
         "ended_at": now,
         "closed": "stopped",
         "payloads": json.dumps(payloads) if payloads else None,
-        "snapshot": json.dumps({**snapshot, **learned}),
+        "snapshot": json.dumps({**snapshot, **learned, "models": _both(snapshot, learned)}),
     }
     table(db, "recordings").update(number, ended)
+
+
+def _both(snapshot: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    first = snapshot.get("models", [])
+    known = {model["id"] for model in first}
+    return [*first, *(model for model in learned.get("models", []) if model["id"] not in known)]
 
 
 def close_interrupted(db: Database) -> None:

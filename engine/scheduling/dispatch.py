@@ -21,7 +21,7 @@ from engine.conversation import (
     TooLarge,
     Unavailable,
 )
-from engine.errors import EngineError, InputTooLong, ResourceExhausted, RunnerCrashed
+from engine.errors import EngineError, ResourceExhausted, RunnerCrashed
 from engine.requests import ServiceClass
 from engine.scheduling.admission import Admission, Backlog
 from engine.scheduling.batches import Batches, dropped
@@ -160,10 +160,8 @@ class Dispatch:
 
     def on_ready(self, ready: Ready, now: float) -> list[Effect]:
         self._filling.came(ready.unit, ready.device, ready.load_seconds)
-        of = self.facts(ready.unit).adapts
-        if of is not None:
-            self._waiting.came(of)
-        unit = of or ready.unit
+        self._waiting.came(ready.unit)
+        unit = self.facts(ready.unit).adapts or ready.unit
         for job in self.misfits.give_back(unit, ready.device):
             self._waiting.join(job)
         told = self._waiting.settle([unit])
@@ -296,5 +294,4 @@ class Dispatch:
         return [*failed, *spread]
 
     def _failed_as_too_large(self, unit: str, jobs: Sequence[Job]) -> Failed:
-        text = self.misfits.explain(unit)
-        return Failed(tuple(jobs), InputTooLong(text).failure())
+        return Failed(tuple(jobs), self.misfits.explain(unit).failure())

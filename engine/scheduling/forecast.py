@@ -14,12 +14,12 @@ from engine.scheduling.lanes import Job
 def outlook(
     dispatch: Dispatch, unit: str, jobs: Sequence[Job], now: float, *, cold: bool, load: float | None
 ) -> Outlook:
-    """`jobs`, all of `unit`, join nothing. `load` is what loading it took the last time."""
+    """`jobs`, all of `unit`, join nothing. `load` is what loading what is not there took the last time."""
     late = any(job.deadline <= now for job in jobs)
     return Outlook(
         cold=cold,
         wait=dispatch.predicted_wait(unit),
-        load=load if cold else 0.0,
+        load=load,
         run=_run(dispatch, unit, sum(job.cost for job in jobs)),
         refusal=DeadlineExceeded() if late else dispatch.refusal(jobs, now),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -34,6 +34,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     """The second is the last."""
     adapters: tuple[str, ...] = ()
     """Units of the adapters that it is read with: none, one, or one for each part of it."""
+
+
+def read_with(jobs: Iterable[Job]) -> set[str]:
+    """All adapters that any of these needs."""
+    return {adapter for job in jobs for adapter in job.adapters}
 
 
 SLACK = 64

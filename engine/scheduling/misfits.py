@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.conversation import Need, TooLarge
+from engine.errors import EngineError, InputTooLong, NoRoom
 from engine.scheduling.lanes import Job, Lane
 from engine.scheduling.slots import Slots
 from engine.units import UnitFacts
@@ -110,7 +111,7 @@ class Misfits:
         """Units whose jobs have been set apart for long enough."""
         return [unit for unit, kept in self.apart.items() if kept.until <= now]
 
-    def explain(self, unit: str) -> str:
+    def explain(self, unit: str) -> EngineError:
         """To whom a job of the unit is too large for: where the limit is, and what to do."""
         told = max(
             (bound.told for (of, _), bound in self._bounds.items() if of == unit),
@@ -118,13 +119,19 @@ class Misfits:
             default=None,
         )
         if told is None:
-            return "The input needs more memory than any device has for one batch. Send a shorter one."
+            text = "The input needs more memory than any device has for one batch. Send a shorter one."
+            return InputTooLong(text)
+        if told.max_cost <= 0 or told.max_kv_tokens <= 0:
+            return NoRoom(
+                f"{told.device} has no memory left for any batch of {unit} beside what is pinned there. "
+                "Unpin something, or give the server more memory."
+            )
         if self.facts(unit).generative:
-            return (
+            return InputTooLong(
                 f"{told.device} has memory for a prompt and answer of {told.max_kv_tokens} tokens at most. "
                 "Send a shorter prompt, lower max_new_tokens, or give the server more memory."
             )
-        return (
+        return InputTooLong(
             f"The input needs more memory than {told.device} can ever free for one batch, at most a cost of "
             f"{told.max_cost}. Send a shorter one, or give the server more memory."
         )

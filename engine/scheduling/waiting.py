@@ -46,9 +46,11 @@ class Waiting:
         self._lane_for(job).add(job)
 
     def came(self, unit: str) -> None:
-        """An adapter of the unit: what waited for it waits with the other jobs."""
-        apart = [lane for lane in self.lanes_of(unit) if lane.unit != unit]
-        self.give_back([job for lane in apart for job in lane.clear()])
+        """What waited for it, where it is an adapter, waits with the other jobs, or for another one."""
+        apart = [
+            each for each in self._needing(unit) if unit in each.adapters and self.facts(each.unit).adapts
+        ]
+        self.give_back([job for lane in apart for job in lane.take_out(lambda job: unit in job.adapters)])
 
     def give_back(self, jobs: Iterable[Job]) -> None:
         """They were taken out, and wait again."""
@@ -77,6 +79,13 @@ class Waiting:
         lanes = [self.lanes.get(each) for each in (unit, *self._adapters.get(unit, ()))]
         return [lane for lane in lanes if lane is not None]
 
+    def _needing(self, unit: str) -> list[Lane]:
+        """Where jobs wait that need it: of an adapter, perhaps in the lane of another one besides."""
+        of = self.facts(unit).adapts if self._adapters else None
+        if of is None:
+            return self.lanes_of(unit)
+        return [lane for lane in self.lanes_of(of) if unit in lane.adapters]
+
     def backlog(self, unit: str, principal: str) -> tuple[int, int, Callable[[], int]]:
         """Jobs that wait for it, with any adapter, their cost, and how many are the principal's."""
         lanes = self.lanes_of(unit)
@@ -95,8 +104,9 @@ class Waiting:
         return spent
 
     def clear(self, unit: str) -> tuple[Job, ...]:
-        """Take out all that waits for the unit, with any adapter; its sequences stay."""
-        jobs = [job for lane in self.lanes_of(unit) for job in lane.clear()]
+        """Take out all that waits for the unit, with any adapter, or for the adapter; sequences stay."""
+        lanes, whole = self._needing(unit), self.facts(unit).adapts is None
+        jobs = [job for lane in lanes for job in lane.take_out(lambda job: whole or unit in job.adapters)]
         return (*jobs, *self.misfits.clear(unit))
 
     @property
@@ -139,7 +149,7 @@ class Waiting:
         if unit in self._told and unit in self.filling.warm:
             self._told[unit] = Wanted(unit)  # how urgent it is then, is told when it has left
             return None
-        lanes = self.lanes_of(unit)
+        lanes = self._needing(unit)
         due = min([head.due for lane in lanes if (head := lane.head()) is not None], default=math.inf)
         there = self.filling.warm.get(unit, ())
         wanted = Wanted(unit, ServiceClass.STANDARD if urgency is None else urgency, due, there)
@@ -172,7 +182,7 @@ class Waiting:
         what is to be read, or is being written, with it."""
         found = [urgency, *[self.lane(each).urgency() for each in self._adapters.get(unit, ())]]
         if (of := self.facts(unit).adapts) is not None:
-            found += [lane.urgency() for lane in self.lanes_of(of) if unit in lane.adapters]
+            found += [lane.urgency() for lane in self._needing(unit)]
             others = [*self.sequences.get(of, ()), *self.misfits.of(of)]
             found += [job.service_class for job in others if unit in job.adapters]
         return min([each for each in found if each is not None], default=None)

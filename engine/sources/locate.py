@@ -64,14 +64,16 @@ class Sources:
         Raises WeightsUnavailable with why each source failed, and the nearest entry of `among` that
         runs; details: `tried`, a list of source and reason, and `nearest`, an id or None.
         """
-        tried = []
+        tried: list[dict[str, str]] = []
         for source in spec.sources:
             try:
                 return self._for_backend(spec, self._from(source, progress or _unseen), progress or _unseen)
             except NotHere as why:
-                tried.append({"source": str(source), "reason": str(why)})
+                failed = {"source": str(source), "reason": str(why)}
             except OSError as error:
-                tried.append({"source": str(source), "reason": f"{type(error).__name__}: {error}"})
+                failed = {"source": str(source), "reason": f"{type(error).__name__}: {error}"}
+            if failed not in tried:  # one repository may be two sources, read in two ways
+                tried.append(failed)
         other = nearest(spec, among, lambda entry: self.here(entry) is not None)
         said = [f"No source here has the weights of {spec.id}."]
         said += [f"Tried {entry['source']}: {entry['reason']}." for entry in tried]
@@ -226,7 +228,8 @@ def _with_weights(path: Path) -> Path:
         raise NotHere(f"it holds nothing at {path}")
     if path.is_file():
         return path.parent
-    if not any(Path(name).suffix not in NO_WEIGHTS and Path(name).name not in PAPERS for name in below(path)):
+    inside = path.rglob("*")  # a large tree is not gone through: the first file of weights will do
+    if not any(f.suffix not in NO_WEIGHTS and f.name not in PAPERS and f.is_file() for f in inside):
         raise NotHere(f"there are no weights in {path}")
     return path
 

@@ -54,6 +54,8 @@ class Tried:
 class Report:
     tried: list[Tried] = field(default_factory=list)
     chosen: str = ""
+    curve: tuple[Point, ...] = ()
+    """Of what was chosen, less the quicker way of torch: of such a way only two batches are timed."""
     batch_cost: int = 0
     fixed_seconds: float = 0.0
     rates: dict[int, float] = field(default_factory=dict)
@@ -65,8 +67,7 @@ class Report:
     @property
     def bends(self) -> bool:
         """Whether a larger batch than the best was measured, and gave hardly more."""
-        curve = next((tried.curve for tried in self.tried if tried.name == self.chosen), ())
-        return any(point.cost > self.batch_cost for point in curve)
+        return any(point.cost > self.batch_cost for point in self.curve)
 
     @property
     def gain(self) -> float:
@@ -160,9 +161,9 @@ class Tuning:
             say(f"{name} against the entry as it is")
             self._rounds(trials["as it is"], trials[name], batch)
             name = name if report.gain >= WORTH else "as it is"
-        report.chosen = name = self._quicker(name, batch, trials, say)
-        own = next(tried.curve for tried in report.tried if tried.name == name)
+        report.curve = own = next(tried.curve for tried in report.tried if tried.name == name)
         report.batch_cost, report.fixed_seconds = knee(own).cost, fixed(own)
+        report.chosen = name = self._quicker(name, batch, trials, say)
         batch = upto(self._jobs, report.batch_cost)
         say("slots")
         for slots in range(1, self._slots + 1):

@@ -76,7 +76,7 @@ def chosen(trace: Trace, answers: Answers | None, wanted: Wanted) -> Chosen:
     notes = (f"{wrong} requests that no server could answer are left out",) if wrong else ()
     if unknown := [name for name in wanted.names if name not in trace.models]:
         raise BadTrace(f"{trace.name} has no {', '.join(unknown)}; it has {', '.join(trace.models)}.")
-    made = _used(part).spread(wanted.seed).sized(wanted.input_scale, wanted.output_scale)
+    made = used(part).spread(wanted.seed).sized(wanted.input_scale, wanted.output_scale)
     if wanted.scale != 1:
         made = scaled(made, wanted.scale, wanted.method, wanted.seed)
     if wanted.speed != 1:
@@ -103,7 +103,7 @@ def _mask(trace: Trace, answers: Answers | None, wanted: Wanted) -> np.ndarray:
     return inside if answers is None else inside & ~answers.ended(*WRONG)
 
 
-def _used(trace: Trace) -> Trace:
+def used(trace: Trace) -> Trace:
     """Without models that nothing asks for any more: whoever is asked need not have them."""
     used = np.unique(trace.model)
     place = np.zeros(len(trace.models), dtype=np.int32)

@@ -37,11 +37,16 @@ class Sending:
     """Why nothing of it may be relied on; empty when it may."""
 
 
+def lag_limit(tightest: float) -> float:
+    """Seconds of p99 send lag above which a run is void, by the smallest p99 target of what was asked."""
+    return max(LEAST_LIMIT, SHARE * tightest)
+
+
 def of(log: Log, tightest: float, shares_process: bool) -> Sending:
     """`tightest` is the smallest p99 target of what was asked, in seconds."""
     lag = log.lag
     p50, p99, most = (float(np.quantile(lag, q)) if len(lag) else 0.0 for q in (0.5, 0.99, 1.0))
-    limit = max(LEAST_LIMIT, SHARE * tightest)
+    limit = lag_limit(tightest)
     unsent, void = log.unsent, []
     if p99 > limit:
         void.append(f"requests went out late: p99 {p99 * 1000:.1f} ms, {limit * 1000:.1f} ms are allowed")

@@ -84,19 +84,7 @@ class Batcher:
         self._ready_at: dict[str, float] = {}
         self._came: dict[str, set[str]] = {}
         """The devices that units have come to and not left."""
-        custody, memory = self._memory.custody, self._memory
-        self._acts: dict[type[Effect], Callable[[Any], None]] = {
-            Run: self._start,
-            Done: self._done,
-            Need: partial(memory.seat.tell, custody.on_need),
-            Release: partial(memory.seat.tell, custody.on_release),
-            Wanted: partial(memory.seat.tell, memory.on_wanted),
-            Unwanted: lambda effect: memory.seat.tell(custody.on_unwanted, effect.unit),
-            Spread: lambda effect: memory.seat.tell(custody.on_spread, effect.unit, effect.device),
-            Lost: lambda effect: memory.seat.tell(custody.on_lost, effect.device, effect.reason),
-            Dropped: self._dropped,
-            Failed: self._failed,
-        }
+        self._acts = self._by_effect()
         self._keep = keep
         self._tell_ended = ended
         self._send_again = again
@@ -186,6 +174,21 @@ class Batcher:
         return going is not None and not going.closed
 
     # What it does.
+
+    def _by_effect(self) -> dict[type[Effect], Callable[[Any], None]]:
+        custody, memory = self._memory.custody, self._memory
+        return {
+            Run: self._start,
+            Done: self._done,
+            Need: partial(memory.seat.tell, custody.on_need),
+            Release: partial(memory.seat.tell, custody.on_release),
+            Wanted: partial(memory.seat.tell, memory.on_wanted),
+            Unwanted: lambda effect: memory.seat.tell(custody.on_unwanted, effect.unit),
+            Spread: lambda effect: memory.seat.tell(custody.on_spread, effect.unit, effect.device),
+            Lost: lambda effect: memory.seat.tell(custody.on_lost, effect.device, effect.reason),
+            Dropped: self._dropped,
+            Failed: self._failed,
+        }
 
     def perform(self, effects: Iterable[Effect]) -> None:
         acts = self._acts  # by type, since a `match` over so many costs as much as a decision

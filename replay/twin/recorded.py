@@ -45,18 +45,7 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
         )
     settings, models = _read(recording)
     measuring = Measuring(recording, footprints)
-    cards = [
-        Card(
-            d["name"],
-            d["kind"],
-            d["slots"],
-            d["total_bytes"],
-            d["context_bytes"],
-            d["host_tier"],
-            **measuring.device(d["name"], d["slots"]),
-        )
-        for d in snapshot["devices"]
-    ]
+    cards = [_card(told, measuring) for told in snapshot["devices"]]
     catalog = on_devices(Catalog({spec.id: spec for spec in models}, {}), {card.kind for card in cards})
     known = Units(catalog, settings.max_batch_cost)
     found = {
@@ -86,6 +75,12 @@ def measured(recording: Recording, footprints: Footprints = lambda spec: None) -
         assumed=tuple(dict.fromkeys(measuring.assumed)),
         measured=tuple(measuring.measured),
     )
+
+
+def _card(told: Mapping[str, Any], measuring: Measuring) -> Card:
+    bytes_ = told["total_bytes"], told["context_bytes"], told["host_tier"]
+    seen = measuring.device(told["name"], told["slots"])
+    return Card(told["name"], told["kind"], told["slots"], *bytes_, **seen)
 
 
 def _read(recording: Recording) -> tuple[Settings, list[ModelSpec]]:

@@ -57,6 +57,30 @@ def test_passages_are_ranked(server: Server, tabs: Tabs):
     expect(page.locator(".ranked li").first).to_contain_text(re.compile("Refunds|To return"), timeout=LONG)
 
 
+def test_scores_below_zero_have_bars_too_the_lowest_the_shortest(server: Server, tabs: Tabs):
+    page = chosen(tabs, server, RERANKER)
+    lengths = page.evaluate(
+        """() => [[-2, -5, -11], [3, -1], [4, 2], [-7]].map((all) => [...drawing.ranked(
+        {scores: all.map((score, n) => ({item_id: `item-${n}`, score}))}, [])[0].querySelectorAll("meter")]
+        .map((meter) => meter.value))"""
+    )
+
+    assert all(each[0] == 1 and each == sorted(each, reverse=True) and each[-1] > 0.05 for each in lengths)
+    assert lengths[2] == [1, 0.5]
+
+
+def test_a_call_that_is_said_prints_what_is_answered_and_names_no_labels_that_are_none(
+    server: Server, tabs: Tabs
+):
+    page = chosen(tabs, server, NER)
+    page.get_by_role("button", name="sie-sdk").click()
+    code = page.locator("#play-code")
+    expect(code).to_contain_text("print(answer)")
+    assert "labels" not in code.inner_text()
+    page.fill("#play-labels", "GPE")
+    expect(code).to_contain_text('labels=["GPE"]')
+
+
 def test_entities_are_marked_where_they_stand_and_markup_stays_text(server: Server, tabs: Tabs):
     page = chosen(tabs, server, NER)
     page.fill("#play-text", "😀 <b>Ada Lovelace</b> lived in London.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from engine.errors import EngineError, InvalidInput, LoadFailed, StillLoading
+from engine.errors import EngineError, InvalidInput, LoadFailed, NoRoom, StillLoading
 from engine.orders import Action, Order
 from engine.requests import EncodeOptions, GenerateOptions, Item, Request, Task
 from tests.simulation import MIB, catalog, engine, model, request
@@ -217,7 +217,54 @@ async def test_who_waits_too_long_for_a_cold_adapter_is_told_that_it_loads():
         assert (await served.submit(asking("legal"))).timing.load == 0
 
 
+async def test_a_wait_for_a_cold_adapter_is_told_as_loading_before_and_after():
+    async with engine(catalog(with_loras(lora_seconds=3.0))) as served:
+        await served.submit(asking(None))
+        answer = await served.submit(asking("legal"))
+        warm = (await served.estimate(asking("legal"))).outlook
+        await served.unload("a:legal")
+        cold = (await served.estimate(asking("legal"))).outlook
+        plain_one = (await served.estimate(asking(None))).outlook
+
+    assert answer.cold and answer.timing.load == pytest.approx(3.0, abs=0.1)
+    assert (cold.cold, cold.load) == (True, pytest.approx(3.0, abs=0.1))
+    assert (warm.cold, warm.load, plain_one.cold) == (False, 0.0, False)
+
+
 async def test_the_settings_may_pin_an_adapter_and_it_is_there_when_the_engine_begins():
     async with engine(catalog(with_loras()), pins=("a:legal",)) as served:
         assert states(served) == {"a": "ready", "a:legal": "ready"}
         assert served.view().models[0].residencies[1].pinned
+
+
+async def test_an_estimate_of_a_cold_adapter_over_a_warm_base_says_so_and_how_long_it_loads():
+    async with engine(catalog(with_loras(lora_seconds=3.0))) as served:
+        await served.submit(asking(None))
+        never = (await served.estimate(asking("legal"))).outlook
+        await served.submit(asking("legal"))
+        warm = (await served.estimate(asking("legal"))).outlook
+        await served.unload("a:legal")
+        cold = (await served.estimate(asking("legal"))).outlook
+        base = (await served.estimate(asking(None))).outlook
+        came = await served.submit(asking("legal"))
+
+    assert (never.cold, never.load) == (True, None)
+    assert (warm.cold, warm.load, base.cold) == (False, 0.0, False)
+    assert (cold.cold, came.cold) == (True, True)
+    assert cold.load == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_an_adapter_that_can_never_fit_is_refused_by_its_estimate_in_the_words_of_its_call(warm):
+    async with engine(catalog(with_loras(lora_bytes=90 * MIB)), memory=170 * MIB) as served:
+        assert isinstance(await served.sizes.refusal("a:legal"), NoRoom)  # before anything is known of `a`
+        if warm:
+            await served.submit(asking(None))
+        found = (await served.estimate(asking("legal"))).outlook
+        base = (await served.estimate(asking(None))).outlook
+        with pytest.raises(NoRoom) as refused:
+            await served.submit(asking("legal"))
+
+    assert base.refusal is None and isinstance(found.refusal, NoRoom)
+    assert found.refusal.message == refused.value.message
+    assert "a:legal takes 90 MiB" in refused.value.message and "100 MiB of a" in refused.value.message

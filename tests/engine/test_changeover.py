@@ -10,7 +10,16 @@ import anyio
 import pytest
 
 from engine import catalog as catalogues
-from engine.errors import CatalogRejected, EngineError, InvalidInput, LoadFailed, StillBusy, UnknownModel
+from engine.devices.simulated import Simulated
+from engine.errors import (
+    CatalogRejected,
+    EngineError,
+    InvalidInput,
+    LoadFailed,
+    StateChanged,
+    StillBusy,
+    UnknownModel,
+)
 from engine.orders import Action, Order
 from tests.simulation import MIB, Brittle, engine, request
 
@@ -218,6 +227,54 @@ async def test_an_unpin_amid_a_change_ends_the_pin_and_not_the_change(tmp_path, 
         await opened.unload("a")
 
     assert [(r.unit, r.state, r.pinned) for r in view.residencies] == [("a#2", "ready", False)]
+
+
+def with_adapters(*names: str, **options) -> dict:
+    """`a`, each of whose adapters takes a second to come."""
+    options = {"lora_bytes": 30 * MIB, "lora_seconds": 1.0, **options}
+    return entry("a", options=options, loras={name: {"sources": [{"directory": "/"}]} for name in names})
+
+
+async def test_an_adapter_that_is_unpinned_amid_a_change_is_so_of_the_new_version(tmp_path):
+    async with served(tmp_path, with_adapters("legal", "medical")) as opened:
+        await opened.pin("a:legal")
+        await opened.pin("a:medical")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opened.operators.operate, Order(Action.RELOAD, "a"))
+            await anyio.sleep(1.5)  # the new version is there, and the first of them comes
+            await opened.unpin("a:medical")
+            await opened.unpin("a:legal")
+        await anyio.sleep(0.1)
+        view = opened.view().models[0]
+        await opened.unload("a")
+        after = units(opened)
+
+    assert {r.unit.partition(":")[0] for r in view.residencies} == {"a#2"}
+    assert not any(r.pinned for r in view.residencies) and after == {}
+
+
+async def test_a_new_version_comes_where_its_adapters_are_to_be(tmp_path):
+    devices = tuple(Simulated(f"simulated:{name}", slots=1, memory=2048 * MIB) for name in "ab")
+    async with served(tmp_path, with_adapters("legal"), entry("b"), devices=devices) as opened:
+        await opened.operators.operate(Order(Action.PIN, "a:legal", device="simulated:b"))
+        await opened.operators.operate(Order(Action.PIN, "b", device="simulated:b"))
+        await opened.operators.operate(Order(Action.RELOAD, "a"))
+        await anyio.sleep(0.1)
+        pinned = [(r.unit, r.device) for m in opened.view().models for r in m.residencies if r.pinned]
+
+    assert pinned == [("a#2:legal", "simulated:b"), ("b", "simulated:b")]
+
+
+async def test_the_pin_of_an_adapter_that_is_no_more_keeps_no_model(tmp_path):
+    async with served(tmp_path, with_adapters("legal")) as opened:
+        await opened.pin("a:legal")
+        write(tmp_path, with_adapters("medical"))
+        await opened.operators.reload_catalog()
+        before = units(opened)
+        await opened.operators.operate(Order(Action.DRAIN, "a"))
+        after = units(opened)
+
+    assert before["a#2"] == "ready" and after == {}
 
 
 @pytest.mark.parametrize("act", [Action.PIN, Action.LOAD])
@@ -568,3 +625,41 @@ async def test_whatever_operators_and_files_do_everybody_is_answered_and_nothing
     assert len(ended) == 120 + 3 * len(names) and "INTERNAL_ERROR" not in ended
     assert there == [] and view.devices[0].used_bytes == 0
     assert known == [1, 1, 1]
+
+
+async def test_a_pin_whose_adapter_leaves_its_entry_is_told_and_audited_and_holds_when_that_is_back(
+    tmp_path, caplog
+):
+    caplog.set_level("WARNING", "engine.cataloguing")
+    with_adapter = entry("a", loras={"legal": {"sources": [{"directory": "/"}]}})
+    async with served(tmp_path, with_adapter) as opened:
+        await opened.pin("a:legal")
+        before = opened.operators.version("a")
+        write(tmp_path, entry("a"))
+        await opened.operators.reload_catalog(who="ann")
+        with pytest.raises(StateChanged) as changed:
+            await opened.operators.operate(Order(Action.LOAD, "a", if_version=before))
+        told = [r.message for r in caplog.records if "a:legal" in r.message]
+        write(tmp_path, with_adapter)
+        await opened.operators.reload_catalog()
+        await anyio.sleep(5)
+        again = [r for m in opened.view().models for r in m.residencies if r.pinned]
+
+    lost = [act for act in changed.value.details["changes"] if act["action"] == "lose-pin"]
+    assert len(told) == 1 and "is pinned and has left the catalogue" in told[0]
+    assert [act["who"] for act in lost] == ["ann"]
+    assert [r.unit for r in again] == ["a#3:legal"]
+
+
+async def test_what_a_new_version_turns_out_is_not_said_to_go_by_an_operator(tmp_path, caplog):
+    caplog.set_level("INFO", "engine.cataloguing")
+    async with served(tmp_path, entry("a"), entry("b")) as opened:
+        await opened.load("a")
+        write(tmp_path, entry("a", options={"seconds_per_batch": 0.003}), entry("c"))
+        await opened.operators.reload_catalog()
+        await anyio.sleep(1)
+        gone = [c for c in opened.closely.journal.changes if c.event in ("evicted", "unloaded")]
+    (told,) = [r.message for r in caplog.records if "has changed" in r.message]
+
+    assert [(c.unit, c.reason) for c in gone] == [("a", "its version serves no more")]
+    assert told == "the catalogue has changed: 1 added (c), 1 removed (b), 1 replaced (a)"

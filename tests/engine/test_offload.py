@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from engine.offload import Threads
+from engine.offload import NICENESS, Threads
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +65,41 @@ async def test_work_beside_the_loop_leaves_the_processor_to_it():
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     assert await Threads(1)(niceness) > niceness()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness of a thread is Linux's")
+def test_a_server_that_is_nicer_than_that_stays_so():
+    found: list[int] = []
+
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def serve() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS + 5)
+        found.append(anyio.run(Threads(1), niceness))
+
+    server = threading.Thread(target=serve)
+    server.start()
+    server.join()
+    assert found == [NICENESS + 5]
+
+
+async def test_what_waits_for_a_thread_is_not_done_when_its_caller_has_left():
+    began, may_end, done = threading.Event(), threading.Event(), list[str]()
+    threads = Threads(1)
+
+    def work() -> None:
+        began.set()
+        may_end.wait(10)
+        done.append("first")
+
+    async with anyio.create_task_group() as first:
+        first.start_soon(threads, work)
+        await anyio.to_thread.run_sync(began.wait, 10)
+        async with anyio.create_task_group() as second:
+            second.start_soon(threads, lambda: done.append("second"))
+            await anyio.wait_all_tasks_blocked()
+            second.cancel_scope.cancel()
+        may_end.set()
+    await threads(lambda: done.append("third"))
+    assert done == ["first", "third"]

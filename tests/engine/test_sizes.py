@@ -75,3 +75,29 @@ async def test_files_that_cannot_be_used_tell_nothing():
     async with engine(MODELS, family=lambda name: Broken()) as opened:
         assert await opened.sizes.footprint("a/small") is None
         assert await opened.sizes.refusal("a/small") is None
+
+
+async def test_a_pin_tells_of_models_that_no_longer_fit_though_nobody_ever_asked_for_them():
+    async with engine(MODELS, memory=480 * MIB) as opened:
+        beside = await opened.pin("a/small")
+        refused = await opened.sizes.refusal("a/large")
+        loads = [seen.loads for seen in opened.view().models]
+
+    assert beside == ("a/large",) and isinstance(refused, NoRoom)
+    assert loads == [1, 0]
+
+
+async def test_what_would_have_to_be_converted_is_not_read_for_a_pin():
+    asked: list[str] = []
+
+    class Read(SimulatedFamily):
+        def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
+            asked.append(spec.id)
+            return super().footprint(spec, path)
+
+    async with engine(
+        MODELS, memory=480 * MIB, family=lambda name: Read(), ready=lambda spec: spec.id != "a/large"
+    ) as opened:
+        assert await opened.pin("a/small") == ()
+
+    assert {*asked} == {"a/small"}

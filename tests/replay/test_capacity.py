@@ -16,6 +16,7 @@ from replay.ramp import Dwell
 from replay.rules import checks
 from replay.scaling import Method
 from replay.sweeps import run_step, stretch, sweep
+from replay.trace import Trace
 from replay.twin.server import Server
 from replay.twin.traffic import Traffic
 from replay.twin.twin import simulate
@@ -63,6 +64,24 @@ def test_the_knee_is_where_the_rate_of_the_twin_really_fails():
     assert found.most[0].k <= found.most[-1].k and len(found.most) == 3
     assert sum(use.rate for use in found.uses) == pytest.approx(found.rate, rel=0.05)
     assert all(use.peak_bytes >= GIB and 0 < use.busy < 1 and use.loads == 0 for use in found.uses)
+
+
+def test_saturation_is_no_less_than_what_was_served_once():
+    """Of a burst at the end of a step much is served after it."""
+    on = server(unit("a"), scheduling=HALF)
+    times = np.sort(np.concatenate([np.arange(8) * 60 + d for d in np.linspace(0, 4, 100)]))
+    sent = Traffic.of(Trace.of("bursts", times, models=["a"] * 800, input_size=[10] * 800), on)
+
+    found = measure(on, sent, 1, QUICK)
+
+    assert found.knee.saturation >= 100 / 40
+    assert found.knee.saturation >= max(point.served for point in found.curve)
+
+
+def test_what_answers_nothing_holds_at_no_scale():
+    on = server(unit("a", weights=4 * GIB), scheduling=HALF)
+    found = most_by(on, traffic(on, rate=1, seconds=100), Method.DUP, 1)
+    assert found.k == 0 and found.beyond is not None and found.beyond.refused == 1
 
 
 def test_bursts_that_grow_with_the_load_leave_least_room():

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from engine.requests import ServiceClass
 from replay.answers import Answers
+from replay.plan import Basis, curves_version
+from replay.twin.server import Unit
 from replay.validation import (
     ALL,
     STALE_SECONDS,
@@ -18,6 +22,8 @@ from replay.validation import (
     errors,
     kendall,
 )
+from tests.replay.small import server, traffic, unit
+from web.cli import plan_tables
 
 
 def answers(latency: np.ndarray, models: list[str] | None = None) -> Answers:
@@ -122,10 +128,34 @@ def test_a_validation_is_found_again_by_its_readings(tmp_path):
     assert Validation.load(tmp_path / "kept", "other") is None
 
 
+def test_a_validation_whose_sending_lagged_is_void_and_not_kept(tmp_path, capsys):
+    """Targets of 0.2 s and more: 5 ms are allowed; of 2 s, a hundredth of that."""
+    on = server(units(2.0))
+    known = Basis(on, traffic(on).trace, traffic(on).trace, 0, tmp_path)
+    quick = server(units(0.2))
+    assert known.lag_limit == pytest.approx(0.02)
+    assert replace(known, server=quick).lag_limit == 0.005
+    good = validation(curves=curves_version(on))
+
+    assert known.keep(good, 0.044) is None and known.provenance(False)["badge"] == "never validated"
+    plan_tables.validation(good, 0.044, known.lag_limit)
+    assert "Void: requests went out late, and 20.0 ms are allowed" in capsys.readouterr().out
+    assert known.keep(replace(good, at=time.time()), 0.019) is not None
+    assert known.provenance(False)["badge"] == "validated"
+    known.keep(replace(good, tau=0.1), 0.019)
+    plan_tables.provenance(known)
+    assert "; failed (1970-01-01 " in capsys.readouterr().out
+
+
+def units(target: float) -> Unit:
+    made = unit("a")
+    return replace(made, facts=replace(made.facts, targets={ServiceClass.STANDARD: target}))
+
+
 def test_a_badge_is_only_as_good_as_its_validation():
     good = validation()
     assert badge(good, now=2000.0, extrapolated=False) is Badge.VALIDATED
     assert badge(good, now=2000.0, extrapolated=True) is Badge.EXTRAPOLATED
     assert badge(good, now=1001.0 + STALE_SECONDS, extrapolated=False) is Badge.STALE
-    assert badge(replace(good, tau=0.1), now=2000.0, extrapolated=False) is Badge.STALE
-    assert badge(None, now=0.0, extrapolated=False) is Badge.STALE
+    assert badge(replace(good, tau=0.1), now=2000.0, extrapolated=False) is Badge.FAILED
+    assert badge(None, now=0.0, extrapolated=False) is Badge.NEVER

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.memory.rules import EvictionPolicy
-from replay.comparison import compare
+from replay.comparison import compare, late
 from replay.cost import cost, idle_share
 from replay.most import fails
 from replay.scaling import Method
@@ -119,6 +119,30 @@ def test_what_a_pin_gives_its_own_it_takes_from_the_others():
     assert {d.name for d in found.differences} == {"a, standard", "b, standard", "c, standard"}
     swapped = next(d for d in found.differences if d.name.startswith("c"))
     assert swapped.loads_before > 0 and swapped.loads_after == 0
+
+
+def spelled() -> tuple:
+    """Three models that fit, on a card that is slow now and then."""
+    on = server(unit("a"), unit("b"), unit("c"), memory=8 * GIB)
+    slow = tuple(1.0 + 0.5 * (n % 7) for n in range(90))
+    on = replace(on, cards=(replace(on.cards[0], spells=slow),))
+    return on, traffic(on, rate=4, seconds=200)
+
+
+def test_a_pin_that_changes_nothing_has_no_price():
+    on, sent = spelled()
+    found, _ = compare((on, sent), (Change(pin=("c",)).server(on), sent))
+    assert found.prices == () and "the pin of c changes nothing" in found.notes
+    assert all(each.before == each.after for each in found.differences)
+
+
+def test_a_pin_is_priced_against_the_server_that_the_table_shows():
+    on, sent = spelled()
+    on = replace(on, resident=("a", "b"))  # c comes with its pin, at another moment
+    found, now = compare((on, sent), (Change(pin=("c",)).server(on), sent))
+    (price,) = found.prices
+    assert price.late == (late(simulate(on, sent), on), late(now, on))
+    assert price.own_cold[0] > price.own_cold[1] == 0
 
 
 def test_memory_for_all_ends_the_loads():

@@ -27,7 +27,7 @@ def engine() -> FakeEngine:
 @asynccontextmanager
 async def serving(engine: FakeEngine) -> AsyncIterator[str]:
     """The URL of an app on a free port, served as the product serves it."""
-    runner = web.AppRunner(make_app(engine), handler_cancellation=True, access_log=None, shutdown_timeout=2)
+    runner = web.AppRunner(make_app(engine), handler_cancellation=True, shutdown_timeout=2)
     await runner.setup()
     connected = at_most(engine.settings.max_connections, runner)
     server = await asyncio.get_running_loop().create_server(connected, "127.0.0.1", 0)

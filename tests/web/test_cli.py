@@ -164,7 +164,9 @@ def test_a_model_is_shown_with_its_units_and_an_unknown_one_with_its_nearest(cat
     unknown = call("models", "show", "test/her", "--catalog", catalog)
 
     assert "family: text_encoder" in shown
-    assert "units:\n- test/here\n" in shown
+    assert "# units: test/here\n" in shown
+    (catalog / "here.yaml").write_text(shown)
+    assert call("models", "show", "test/here", "--catalog", catalog).output == shown
     assert unknown.exit_code == 1
     assert unknown.output == "Error: The catalogue has no model 'test/her'. Did you mean 'test/here'?\n"
 

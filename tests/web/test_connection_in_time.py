@@ -12,7 +12,6 @@ from web.connection import HEAD, IDLE, LEAST, STALL, Connection
 
 pytestmark = pytest.mark.anyio
 
-HIGH, LOW = 2**16, 2**14
 ASKED = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 ENDLESS = ASKED.replace(b"/ ", b"/endless ", 1)
 
@@ -23,39 +22,55 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 
 
 class Pipe(asyncio.Transport):
-    """To a client that takes what it is told to take."""
+    """To a client that takes all at once, or what it is told to take."""
 
     def __init__(self, protocol: Connection) -> None:
         super().__init__()
         self.protocol = protocol
         self.waiting = 0
+        self.slow = False
+        self.high, self.low = 2**16, 2**14
+        self.closing = False
         self.said = b""
         self.ended: float | None = None
         """When; None while it is open."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.said += bytes(data)
+        if not self.slow:
+            return
         before, self.waiting = self.waiting, self.waiting + len(data)
-        if before <= HIGH < self.waiting:
+        if before <= self.high < self.waiting:
             self.protocol.pause_writing()
 
     def take(self, size: int) -> None:
         before, self.waiting = self.waiting, max(0, self.waiting - size)
-        if self.protocol.writing_paused and before > LOW >= self.waiting:
+        if self.protocol.writing_paused and before > self.low >= self.waiting:
             self.protocol.resume_writing()
+        if self.closing and not self.waiting:
+            self.abort()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self.high, self.low = high, high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:
         return self.waiting
 
     def is_closing(self) -> bool:
-        return self.ended is not None
+        return self.closing
 
     def close(self) -> None:
+        """When what waits is gone."""
+        self.closing = True
+        if not self.waiting:
+            self.abort()
+
+    def abort(self) -> None:
+        self.closing = True
         if self.ended is None:
             self.ended = asyncio.get_running_loop().time()
             self.protocol.connection_lost(None)
-
-    abort = close
 
     def pause_reading(self) -> None: ...
 
@@ -122,6 +137,7 @@ async def test_a_reader_is_left_that_takes_hardly_anything_of_what_waits(takes, 
     pipe.protocol.data_received(ENDLESS)
     await asyncio.sleep(0.001)
     began = asyncio.get_running_loop().time()
+    pipe.slow = True
     pipe.write(bytes(100 * LEAST))
     for _ in range(20):
         await asyncio.sleep(STALL - 0.001)
@@ -134,11 +150,33 @@ async def test_a_reader_is_left_that_takes_hardly_anything_of_what_waits(takes, 
 async def test_a_reader_that_catches_up_now_and_then_is_kept_however_much_waits_when_one_looks():
     pipe = await opened()
     pipe.protocol.data_received(ENDLESS)
+    pipe.slow = True
     for _ in range(100):
-        pipe.write(bytes(2 * HIGH))
+        pipe.write(bytes(8 * LEAST))
         await asyncio.sleep(STALL * 0.7)
-        pipe.take(2 * HIGH)
+        pipe.take(8 * LEAST)
         if pipe.ended is not None:
             break
 
     assert pipe.ended is None
+
+
+@pytest.mark.parametrize("asked", [ASKED, ASKED[:-2] + b"Connection: close\r\n\r\n"], ids=["kept", "closed"])
+async def test_a_reader_is_left_that_does_not_take_the_end_of_an_answer(asked):
+    pipe = await opened()
+    pipe.slow = True
+    pipe.protocol.data_received(asked)
+    await asyncio.sleep(1000)
+
+    assert b"200 OK" in pipe.said and pipe.ended == STALL
+
+
+async def test_a_connection_that_is_given_up_waits_for_no_reader():
+    pipe = await opened()
+    pipe.slow = True
+    pipe.protocol.data_received(ENDLESS)
+    await asyncio.sleep(0.001)
+    pipe.write(b"the beginning of an answer")
+    pipe.protocol.force_close()
+
+    assert pipe.ended is not None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from web import arriving, connection
+from web.connection import LEAST, unread
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +90,25 @@ async def test_a_body_that_trickles_is_given_up_with_the_limits(url, monkeypatch
 
     assert said.startswith(b"HTTP/1.1 408 "), said
     assert b"512 bytes a second" in said
+
+
+async def test_what_the_system_holds_for_a_reader_is_unread_too():
+    """It makes room in steps that are larger than what a slow reader takes in a minute."""
+    loop = asyncio.get_running_loop()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as ours,
+        socket.create_connection(ours.getsockname()) as client,
+    ):
+        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours.accept()[0])
+        transport.write(bytes(2**25))
+        before = unread(transport)
+        left = 2**18
+        while left:
+            left -= len(client.recv(left))
+
+        assert before > transport.get_write_buffer_size()
+        with anyio.fail_after(10):
+            while unread(transport) > before - LEAST:  # noqa: ASYNC110 - the system tells nobody
+                await anyio.sleep(0.01)
+        transport.abort()
+        await anyio.lowlevel.checkpoint()

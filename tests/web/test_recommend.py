@@ -74,6 +74,11 @@ async def test_what_finds_no_room_is_not_recommended(engine):
     assert (await ask(engine, "rerank"))["best"]["model"] == "org/small"
 
 
+async def test_what_cannot_be_read_is_not_recommended(engine):
+    engine.sizes.known = {}
+    assert "fast" not in await ask(engine, "rerank")
+
+
 async def test_what_is_resident_answers_soonest(engine):
     engine.resident = "org/large"
 

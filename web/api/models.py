@@ -6,21 +6,25 @@ from aiohttp import web
 
 from web import sending
 from web.api import admin
-from web.keys import ENGINE
+from web.keys import ENGINE, WEIGHTS
 from web.wire import status
 from web.wire.openai import listing
 
 
 async def list_models(request: web.Request) -> web.Response:
     engine = request.app[ENGINE]
-    ours = status.models(engine.catalog, engine.view())
+    weights = await request.app[WEIGHTS].told(engine)
+    seen = status.models(engine.catalog, engine.view())
+    ours = [{**model, "weights": weights.get(model["name"])} for model in seen]
     return sending.small({"models": ours, **listing.all_of(engine.catalog)})
 
 
 async def show(request: web.Request) -> web.Response:
     """Raises UnknownModel."""
     info = admin.info(request)
-    return sending.small({**info, **listing.one(request.match_info["model"], str(info["name"]))})
+    name = str(info["name"])
+    weights = (await request.app[WEIGHTS].told(request.app[ENGINE])).get(name)
+    return sending.small({**info, "weights": weights, **listing.one(request.match_info["model"], name)})
 
 
 act = admin.act

@@ -33,8 +33,8 @@ async def recommend(request: web.Request) -> web.Response:
 
 
 async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]:
-    """Those that run here: their weights are here, or there already, and find room beside what is pinned as
-    far as that can be told; nobody paused them; none failed."""
+    """Those that run here: their weights are here, or there already, and can be read, and find room beside
+    what is pinned as far as that can be told; nobody paused them; none failed."""
     view, settings = engine.view(), engine.settings
     kinds = {device.kind for device in view.devices}
     seen = {model.id: model for model in view.models}
@@ -50,7 +50,10 @@ async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]
 
     known = []
     for spec, loaded, readable in await to_thread.run_sync(here):
-        footprint = await engine.sizes.footprint(spec.unit()) if readable else None
-        if footprint is None or await engine.sizes.refusal(spec.unit()) is None:
-            known.append(wire.Known(spec, loaded, footprint.weights_bytes if footprint else None))
+        if not readable:
+            known.append(wire.Known(spec, loaded, None))
+            continue
+        footprint = await engine.sizes.footprint(spec.unit())
+        if footprint is not None and await engine.sizes.refusal(spec.unit()) is None:
+            known.append(wire.Known(spec, loaded, footprint.weights_bytes))
     return known

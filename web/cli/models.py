@@ -58,16 +58,19 @@ def list_models(config: Path | None, pairs: tuple[str, ...], as_json: bool, **fl
 @click.argument("model")
 @settings_options
 def show(model: str, config: Path | None, pairs: tuple[str, ...], **flags: object) -> None:
-    """One entry as YAML, with what the catalogue left to defaults, and where its weights are."""
+    """One entry as YAML that a catalogue takes. Comments say where its weights are, and its units."""
     import yaml
 
+    from engine.units import adapted, units_of
+
     settings = settings_from(config, pairs, **flags)
-    spec, _ = catalogue(settings).resolve(model)
-    sources = _sources(settings)
-    entry = spec.model_dump(mode="json", exclude_defaults=True) | {
-        "weights": sources.here(spec) or "none here",
-        "units": sorted({spec.unit(profile) for profile in (None, *spec.profiles)}),
-    }
+    known = catalogue(settings)
+    spec, _ = known.resolve(known.adapted(model)[0])
+    entry = {"models": [spec.model_dump(mode="json", exclude_defaults=True)]}
+    click.echo(f"# weights: {_sources(settings).here(spec) or 'none here'}")
+    click.echo(f"# units: {', '.join(sorted(units_of(spec)))}")
+    if spec.loras:
+        click.echo(f"# adapters: {', '.join(adapted(spec.id, name) for name in spec.loras)}")
     click.echo(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100), nl=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,6 +81,23 @@ def catalogue(settings: Settings) -> Catalog:
 
     directories = together([bundled("catalog"), *settings.catalog], settings.state_dir / "catalog")
     return catalog.load(directories, families=family.names())
+
+
+def described(known: Catalog, names: Iterable[str]) -> None:
+    """Raises ClickException for models of a recording that this catalogue does not describe."""
+    from engine.errors import InvalidInput, UnknownModel
+
+    lacking = []
+    for name in names:
+        try:
+            known.resolve(known.adapted(name)[0])
+        except (UnknownModel, InvalidInput):
+            lacking.append(name)
+    if lacking:
+        raise click.ClickException(
+            f"The catalogue here does not describe {', '.join(lacking)[:500]}, which the recorded server "
+            "served. Give it that server's own entries: --catalog or SERAI_CATALOG names their directory."
+        )
 
 
 def as_table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:

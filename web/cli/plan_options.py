@@ -166,12 +166,15 @@ def change_of(
     from replay.scaling import Method
     from replay.whatif import Change
 
+    pinned, unpinned = (tuple(filter(None, names.split(","))) for names in (pin, unpin))
+    if both := sorted({*pinned} & {*unpinned}):
+        raise ValueError(f"--pin and --unpin both name {', '.join(both)}; name it in one of them")
     return Change(
         vram=size(vram) if vram else None,
         speed=speed,
         devices=devices,
-        pin=tuple(filter(None, pin.split(","))),
-        unpin=tuple(filter(None, unpin.split(","))),
+        pin=pinned,
+        unpin=unpinned,
         add=tuple(map(_added, add_model)),
         traffic=_times(traffic),
         method=Method(method),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from replay.comparison import Comparison
     from replay.cost import Cost
     from replay.groups import Group
+    from replay.most import Most
     from replay.plan import Basis
     from replay.rules import Check
     from replay.search import Fit, PinStep, Tuning
@@ -105,11 +107,26 @@ def comparison(found: Comparison) -> None:
         click.echo(f"Note: {note}")
 
 
+def most(found: Comparison, reached: Most) -> None:
+    """How far its targets hold; at no scale where something is never answered."""
+    if found.unserved:
+        names = ", ".join(group.name for group in found.unserved)
+        click.echo(f"At the recorded load nothing is answered of {names}, so targets hold at no scale.")
+    elif reached.beyond is not None and not reached.k:
+        click.echo(f"Targets hold at no scale that was tried ({reached.method}): {reached.beyond}.")
+    elif reached.beyond is not None:
+        held = f"up to {reached.k:.2f} times its busiest minutes ({reached.method})"
+        click.echo(f"Targets hold {held}. Then {reached.beyond}.")
+
+
 def provenance(known: Basis, extrapolated: bool = False) -> None:
     told = known.provenance(extrapolated)
+    badge, at = told["badge"], told["validated_at"]
+    if badge == "failed":
+        badge = f"failed ({time.strftime('%Y-%m-%d %H:%M', time.localtime(at))})"
     click.echo(
         f"From {told['trace']}: {told['requests']} requests in {told['seconds']:g} s; {told['server']}; "
-        f"curves {told['curves']}, seed {told['seed']}; {told['badge']}."
+        f"curves {told['curves']}, seed {told['seed']}; {badge}."
     )
     for text in (*told["notes"], *told["assumed"]):
         click.echo(f"Note: {text}")
@@ -167,7 +184,7 @@ def study(found: Study) -> None:
         cost(found.cost)
 
 
-def validation(found: Validation, lag: float) -> None:
+def validation(found: Validation, lag: float, limit: float) -> None:
     noise = {each.model: each for each in found.noise}
     rows = []
     for each in found.errors:
@@ -184,6 +201,10 @@ def validation(found: Validation, lag: float) -> None:
     if found.tried:
         _tried(found)
     click.echo(f"p99 lag of the sending: {1000 * lag:.1f} ms")
+    if lag > limit:
+        said = f"Void: requests went out late, and {1000 * limit:.1f} ms are allowed. Nothing of it is kept."
+        click.secho(said, fg="red")
+        return
     for text in found.missed:
         click.secho(f"Missed: {text}", fg="red")
 

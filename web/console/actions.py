@@ -53,15 +53,18 @@ async def sheet(request: web.Request) -> web.Response:
     await hub.look()
     engine = request.app[ENGINE]
     name = situations.target(engine, request.query.get("model", "")[:MOST])
-    spec = engine.catalog.resolve(name)[0]
+    named, adapter = engine.catalog.adapted(name)
+    spec = engine.catalog.resolve(named)[0]
     now = situations.situation(hub, name)
     context = {
         "model": name,
         "row": now.row if now else None,
         "acts": situations.acts(hub, name),
-        "fields": adjusting.fields(engine, name),
+        "fields": adjusting.fields(engine, name) if adapter is None else [],
         "adjust": costs.of(Action.ADJUST, now) if now else Cost(),
         "parts": situations.parts(spec) if name == spec.id else [],
+        "adapters": situations.of_model(hub, spec) if name == spec.id else [],
+        "version": engine.operators.version(spec.id),
     }
     return await pages.page(request, "act", context, at="overview")
 

@@ -23,6 +23,11 @@ class Part:
     def said(self) -> str:
         return words.size(self.size_bytes)
 
+    @property
+    def title(self) -> str:
+        """The label, and what it means where that is in no other word."""
+        return f"{self.label}: {UNATTRIBUTED}" if self.kind == "unattributed" else self.label
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -109,6 +114,10 @@ def _bar(number: int, device: DeviceView, view: EngineView) -> Bar:
     )
 
 
+UNATTRIBUTED = (
+    "what this process holds here beyond the lines of the ledger; it is not counted against the budget, the "
+    "headroom is there for it"
+)
 LABELS = {
     "context": "context",
     "pinned": "pinned",

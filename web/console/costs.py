@@ -35,6 +35,10 @@ class Situation:
     """Whether it was used in the last minute."""
     drain_limit: float = 30.0
     generative: bool = False
+    pinned_adapters: tuple[str, ...] = ()
+    """Its own that are pinned: while they are, it does not leave."""
+    brings: str = ""
+    """Of an adapter, the model that has to come with it."""
 
 
 def of(action: Action, now: Situation) -> Cost:
@@ -48,6 +52,8 @@ def of(action: Action, now: Situation) -> Cost:
         case Action.UNLOAD:
             return _unload(now)
         case Action.DRAIN:
+            if now.pinned_adapters:
+                return _held(now)
             limit = words.span(now.drain_limit)
             first = f"New requests are refused; what is open has {limit} to end; then its weights leave."
             return Cost((first, *_work(now), _back(now)), hurts=True)
@@ -73,7 +79,8 @@ def _adjust(now: Situation) -> Cost:
 
 
 def _pin(now: Situation) -> Cost:
-    lines = [f"{_size(now)} stay on the device, over restarts too."]
+    own = words.size(now.unit.weights_bytes or now.row.size_bytes)  # without adapters, which may leave
+    lines = [f"{own} stay on the device, over restarts too.", *_brings(now)]
     if now.leaving:
         lines.append(f"To make room {_names(now.leaving)} would leave.")
     if now.displaced:
@@ -84,7 +91,7 @@ def _pin(now: Situation) -> Cost:
 def _load(now: Situation) -> Cost:
     if now.row.state == "loaded":
         return Cost(("It is loaded already.",))
-    lines = [f"It takes {_size(now)} and about {words.span(now.unit.reload_seconds)}."]
+    lines = [f"It takes {_size(now)} and about {words.span(now.unit.reload_seconds)}.", *_brings(now)]
     if now.leaving:
         lines.append(f"To make room {_names(now.leaving)} would leave.")
     return Cost(tuple(lines), hurts=bool(now.leaving))
@@ -93,8 +100,18 @@ def _load(now: Situation) -> Cost:
 def _unload(now: Situation) -> Cost:
     if not now.row.size_bytes:
         return Cost(("It is on no device.",))
+    if now.pinned_adapters:
+        return _held(now)
     lines = (*_work(now), f"Frees {_size(now)}.", _back(now))
     return Cost(lines, hurts=bool(_work(now)) or now.recent)
+
+
+def _held(now: Situation) -> Cost:
+    return Cost((f"It will be refused while {_names(now.pinned_adapters)} is pinned; unpin that first.",))
+
+
+def _brings(now: Situation) -> tuple[str, ...]:
+    return (f"{now.brings} comes with it and stays beneath it.",) if now.brings else ()
 
 
 def _work(now: Situation) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from engine.memory.outlook import Leaving
 from engine.quantities import size
 from engine.view import DeviceView
 from web.console import pages
-from web.console.bars import Bar
+from web.console.bars import UNATTRIBUTED, Bar
 from web.console.hub import HUB, Hub
 
 
@@ -36,6 +36,7 @@ async def show(request: web.Request) -> web.Response:
         "asked": said,
         "wanted": wanted,
         "wrong": wrong,
+        "unattributed": UNATTRIBUTED,
         "host": hub.view.host,
         "host_limit": hub.view.host_limit,
         "held": hub.view.held_bytes,

@@ -24,6 +24,7 @@ from web.console.sampler import Sampler
 from web.console.tail import Tail
 from web.engine import Engine
 from web.keys import ENGINE
+from web.weights import MISSING, Weights
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class Hub:
         self._cells: dict[str, object] = {}
         self._changed: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
+        self._weights = Weights()
+        self._missing: frozenset[str] = frozenset()
         self._looked = self._sampled = -1e9
         self._acted = -1
         self._offset = time.time() - engine.now()
@@ -126,6 +129,8 @@ class Hub:
         self._table.update(self._sources(view, now))
         self.bars = bars(view)
         self._compare(self._make_cells(view), self._make_cues(view))
+        weights = await self._weights.told(self.engine)  # for the next look: this one kept nobody waiting
+        self._missing = frozenset(model for model, where in weights.items() if where == MISSING)
 
     def since(self, frame: int, whole: bool) -> dict[str, object]:
         """Cells that have changed since a frame; only those that every page has, if not `whole`."""
@@ -213,6 +218,7 @@ class Hub:
             leaving=leaving,
             now=now,
             wall=now + self._offset,
+            missing=self._missing,
         )
 
     async def _read_pinners(self) -> None:

@@ -38,7 +38,8 @@ def effective(
         value = getattr(spec, name)
         if name in ELSEWHERE or value in (None, (), {}, ""):
             continue
-        yield Told(name, written(value), _origin(name, spec, mine))
+        said = ", ".join(value) if name == "loras" else written(value)  # of each, its own row tells more
+        yield Told(name, said, _origin(name, spec, mine))
     yield from _limits(spec.limits, "limits", "entry", mine, settings)
     yield from _targets(spec, settings)
     yield _idle(spec, settings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from aiohttp import web
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
 
 from engine.catalog import ModelSpec
 from engine.closely import UnitView
@@ -20,9 +22,15 @@ SHOWN = 30
 
 
 async def show(request: web.Request) -> web.Response:
-    """Raises UnknownModel."""
-    hub = request.app[HUB]
-    spec, _ = request.app[ENGINE].catalog.resolve(request.match_info["model"])
+    """Of `model:adapter` the model's page, at that adapter. Raises UnknownModel."""
+    hub, catalog = request.app[HUB], request.app[ENGINE].catalog
+    named, adapter = catalog.adapted(request.match_info["model"])
+    spec, _ = catalog.resolve(named)
+    if adapter is not None:
+        place = f"{pages.model_path(spec.id)}#adapter-{quote(adapter)}"
+        return web.Response(
+            status=303, headers={hdrs.LOCATION: request.app[ENGINE].settings.base_path + place}
+        )
     await hub.look()
     row = row_of(hub, spec.id)
     if row is None:
@@ -38,6 +46,8 @@ async def show(request: web.Request) -> web.Response:
         "failures": _failures(hub, spec.id),
         "told": list(inforce.effective(spec, hub.engine.settings, hub.engine.operators.adjusted)),
         "parts": situations.parts(spec),
+        "adapters": situations.of_model(hub, spec),
+        "version": row.version,
         "log": hub.tail.of(spec.id)[:SHOWN],
         "acts": await _acts(hub, spec.id),
         "wall": hub.wall,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from engine.catalog import Catalog, ModelSpec
+from engine.units import adapted
 from web.console import pages
 from web.console.hub import HUB
 from web.console.rows import Row, chosen
@@ -28,7 +29,7 @@ def _grouped(rows: Sequence[Row], catalog: Catalog) -> Mapping[str, list[dict[st
     groups: dict[str, list[dict[str, object]]] = {"Loaded": [], "Weights in a package or here": []}
     for row in rows:
         if spec := catalog.models.get(row.id):
-            groups.setdefault(_group(row), []).append(_offered(spec))
+            groups.setdefault(_group(row), []).extend(_offered(spec))
     return {name: offered for name, offered in groups.items() if offered}
 
 
@@ -38,9 +39,14 @@ def _group(row: Row) -> str:
     return "Weights from a hub" if row.remote else "Weights in a package or here"
 
 
-def _offered(spec: ModelSpec) -> dict[str, object]:
+def _offered(spec: ModelSpec) -> list[dict[str, object]]:
+    """The model, and with each of its adapters."""
+    return [_called(spec, name) for name in (spec.id, *(adapted(spec.id, each) for each in spec.loras))]
+
+
+def _called(spec: ModelSpec, name: str) -> dict[str, object]:
     return {
-        "id": spec.id,
+        "id": name,
         "task": spec.tasks[0].value,
         "tasks": [task.value for task in spec.tasks],
         "inputs": list(spec.inputs),

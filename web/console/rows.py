@@ -119,6 +119,8 @@ class Sources:
     """Place in the order of leaving, from 1, by unit and device."""
     now: float
     wall: float
+    missing: frozenset[str] = frozenset()
+    """Models whose weights are not on this machine and are not fetched."""
 
 
 class Table:
@@ -148,7 +150,7 @@ def _key(model: ModelView, of: Sources) -> object:
     """Differs when the row may. What is somewhere always does: it says how long it has been idle."""
     recent, tally = of.sampler.models.get(model.id), of.journal.models.get(model.id)
     known = recent and (recent.rate, recent.p50, recent.p99, recent.share)
-    return (model, of.versions.get(model.id, 0), known, tally and tally.ended)
+    return (model, of.versions.get(model.id, 0), known, tally and tally.ended, model.id in of.missing)
 
 
 def _row(model: ModelView, of: Sources) -> Row:
@@ -192,7 +194,7 @@ def _remote(spec: ModelSpec) -> bool:
 
 def _reasons(model: ModelView, error: str, of: Sources) -> Iterable[str]:
     """Why it is where it is. What failed is told once, though the error and the residency both say it."""
-    said = [error] if error else []
+    said = [error] if error else ["no weights here"] if model.id in of.missing else []
     said += [why(r, of) for r in model.residencies if not parted(r.unit)[1]]
     if adapters := sum(bool(parted(r.unit)[1]) and r.weights_bytes > 0 for r in model.residencies):
         said.append("an adapter" if adapters == 1 else f"{adapters} adapters")

@@ -16,7 +16,10 @@ from engine.view import DeviceView, EngineView, ModelView
 from web.console.rings import Series
 
 MODEL = ("rate", "p50", "p99", "waiting", "busy", "bytes", "cost", "jobs")
-"""Of a model: requests a second, seconds, seconds, jobs, slots, bytes, cost of a batch, jobs of a batch."""
+"""Of a model: requests a second, seconds, seconds, jobs, slots, bytes, cost of a batch, jobs of a batch.
+
+Busy is never more than there are slots: the time of a batch is told when it ends, however long it ran.
+"""
 SERVER = ("rate", "waiting", "busy")
 DEVICE = ("used", "busy", "utilisation")
 
@@ -112,12 +115,12 @@ class Sampler:
             if recent is None and not model.residencies:
                 continue
             recent = recent or self.models.setdefault(model.id, Recent())
-            counts = _counts(journal.models.get(model.id))
+            counts, slots = _counts(journal.models.get(model.id)), _slots(view)
             series = self._of(f"model:{model.id}", MODEL)
             if fine:
-                series.second(wall, _values(model, recent, recent.last, counts, now, took))
+                series.second(wall, _values(model, recent, recent.last, counts, now, took, slots))
             if coarse:
-                series.minute(wall, _values(model, recent, recent.minute, counts, now, since))
+                series.minute(wall, _values(model, recent, recent.minute, counts, now, since, slots))
                 recent.minute = counts
             recent.last = counts
         if coarse:
@@ -128,7 +131,7 @@ class Sampler:
 
     def _server(self, wall: float, view: EngineView, took: float, fine: bool) -> None:
         spent = sum(device.busy_seconds for device in view.devices)
-        self.busy = max(0.0, spent - self._spent.get("", spent)) / took
+        self.busy = min(_slots(view), max(0.0, spent - self._spent.get("", spent)) / took)
         self._spent[""] = spent
         if fine:
             waiting = float(sum(model.waiting for model in view.models))
@@ -142,7 +145,7 @@ class Sampler:
 
     def _device(self, device: DeviceView, wall: float, took: float, fine: bool, coarse: bool) -> None:
         spent = device.busy_seconds
-        busy = max(0.0, spent - self._spent.get(device.name, spent)) / took
+        busy = min(device.slots, max(0.0, spent - self._spent.get(device.name, spent)) / took)
         self._spent[device.name] = spent
         values = (float(device.used_bytes), busy, busy / device.slots if device.slots else math.nan)
         series = self._of(f"device:{device.name}", DEVICE)
@@ -185,6 +188,10 @@ def _percentile(taken: Sequence[float], part: float) -> float | None:
     return taken[max(0, math.ceil(part * len(taken)) - 1)] if taken else None
 
 
+def _slots(view: EngineView) -> int:
+    return sum(device.slots for device in view.devices)
+
+
 def _counts(tally: Tally | None) -> tuple[int, int, int, int, float]:
     if tally is None:
         return (0, 0, 0, 0, 0.0)
@@ -198,6 +205,7 @@ def _values(
     counts: tuple[int, int, int, int, float],
     now: float,
     took: float,
+    slots: int,
 ) -> tuple[float, ...]:
     """One sample in the order of `MODEL`: what happened since `before`."""
     ended, batches, jobs, cost, seconds = (c - b for c, b in zip(counts, before, strict=True))
@@ -208,7 +216,7 @@ def _values(
         math.nan if p50 is None else p50,
         math.nan if p99 is None else p99,
         float(model.waiting),
-        max(0.0, seconds) / took,
+        min(slots, max(0.0, seconds) / took),
         float(sum(r.weights_bytes for r in model.residencies)),
         cost / batches if batches else math.nan,
         jobs / batches if batches else math.nan,

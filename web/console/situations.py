@@ -7,9 +7,11 @@ from dataclasses import replace
 from engine.catalog import ModelSpec
 from engine.orders import Action
 from engine.units import base
-from web.console import costs
+from web.console import adapters, costs
+from web.console.adapters import Adapter
 from web.console.costs import Cost, Situation
 from web.console.hub import Hub, row_of
+from web.console.rows import Row
 from web.engine import Engine
 
 OF_UNITS = frozenset({Action.PIN, Action.UNPIN, Action.LOAD, Action.UNLOAD})
@@ -17,11 +19,15 @@ OF_UNITS = frozenset({Action.PIN, Action.UNPIN, Action.LOAD, Action.UNLOAD})
 
 
 def target(engine: Engine, said: str, action: Action | None = None) -> str:
-    """What is acted on: a model, or as `model:profile` a unit of its own or a profile's limits.
+    """What is acted on: a model, or as `model:profile` a unit of its own or a profile's limits, or as
+    `model:adapter` an adapter.
 
     Raises UnknownModel, and InvalidInput for a profile that there is not.
     """
-    spec, profile = engine.catalog.resolve(said)
+    named, adapter = engine.catalog.adapted(said)
+    spec, profile = engine.catalog.resolve(named)
+    if adapter is not None:
+        return f"{spec.id}:{adapter}"  # what is not done to adapters the engine refuses
     if profile is None or (action not in (None, Action.ADJUST) and action not in OF_UNITS):
         return spec.id
     return f"{spec.id}:{profile}"
@@ -30,7 +36,11 @@ def target(engine: Engine, said: str, action: Action | None = None) -> str:
 def acts(hub: Hub, name: str) -> list[tuple[Action, Cost]]:
     """What makes sense now: of pin and unpin, pause and resume one each."""
     now = situation(hub, name)
-    spec, profile = hub.engine.catalog.resolve(name)
+    named, adapter = hub.engine.catalog.adapted(name)
+    spec, profile = hub.engine.catalog.resolve(named)
+    if now is not None and adapter is not None:
+        there = next(each for each in of_model(hub, spec) if each.name == adapter)
+        return [(action, costs.of(action, now)) for action in there.acts]
     if now is None or (profile and spec.unit(profile) == spec.id):
         return []  # a profile of the same weights is where its model is
     row = now.row
@@ -49,12 +59,15 @@ def acts(hub: Hub, name: str) -> list[tuple[Action, Cost]]:
 def situation(hub: Hub, name: str) -> Situation | None:
     """None for what has only just come."""
     engine = hub.engine
-    spec, profile = engine.catalog.resolve(name)
+    named, adapter = engine.catalog.adapted(name)
+    spec, profile = engine.catalog.resolve(named)
     row = row_of(hub, spec.id)
     if row is None:
         return None
+    here = [r for m in hub.view.models if m.id == spec.id for r in m.residencies]
+    if adapter is not None:
+        return _of_adapter(hub, spec, row, next(a for a in of_model(hub, spec) if a.name == adapter))
     if profile is not None:
-        here = [r for m in hub.view.models if m.id == spec.id for r in m.residencies]
         mine = [r for r in here if base(r.unit) == spec.unit(profile)]
         held = sum(r.weights_bytes for r in mine)
         state = "loaded" if held else "available"
@@ -73,6 +86,39 @@ def situation(hub: Hub, name: str) -> Situation | None:
         recent=tally is not None and engine.now() - tally.last < costs.RECENTLY,
         drain_limit=engine.settings.drain_limit,
         generative="generate" in row.tasks,
+        pinned_adapters=adapters.pinned_of(spec.unit(profile), here),
+    )
+
+
+def of_model(hub: Hub, spec: ModelSpec) -> list[Adapter]:
+    """The model's adapters as they are now."""
+    return adapters.adapters(spec, [r for m in hub.view.models if m.id == spec.id for r in m.residencies])
+
+
+def _of_adapter(hub: Hub, spec: ModelSpec, row: Row, adapter: Adapter) -> Situation:
+    """Where the model is not there, it comes with its adapter, and takes room too."""
+    closely = hub.engine.closely
+    unit, under = closely.unit(adapter.unit), closely.unit(spec.unit())
+    alone = row.state in ("available", "failed")
+    takes = (unit.weights_bytes or 0) + ((under.weights_bytes or 0) if alone else 0)
+    device = next((d.name for d in hub.view.devices if d.kind in spec.devices), "")
+    leaving = closely.would_leave(device, takes) if takes and not adapter.size_bytes else ()
+    its = replace(
+        row,
+        state=adapter.state,
+        size_bytes=adapter.size_bytes,
+        pinned=adapter.pinned,
+        why=adapter.why,
+        waiting=0,
+        in_flight=adapter.leases,
+    )
+    return Situation(
+        row=its,
+        unit=unit,
+        leaving=tuple(each.unit for each in leaving or () if base(each.unit) != spec.unit()),
+        displaced=closely.displaced(adapter.unit),
+        recent=adapter.idle < costs.RECENTLY,
+        brings=spec.id if alone else "",
     )
 
 

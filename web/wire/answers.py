@@ -64,7 +64,9 @@ def extracted(items: Sequence[Item], response: Response) -> Answer:
         {"id": _id(item, index), **_found(output)}
         for index, (item, output) in enumerate(zip(items, response.outputs, strict=True))
     )
-    return Answer({"model": response.model}, "items", len(items), entries, _usage(response.usage))
+    failed = any(not isinstance(output, Extracted) for output in response.outputs)
+    after = _usage(response.usage) or ({"usage": {"input_tokens": 0}} if failed else {})
+    return Answer({"model": response.model}, "items", len(items), entries, after)
 
 
 def generated(response: Response) -> dict[str, Any]:

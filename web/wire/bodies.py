@@ -39,6 +39,9 @@ class Asked:
     """An adapter that reads it where the model has one of that name: what Jina's clients call a task."""
 
 
+ADAPTER_FIELDS = ("lora_id", "lora_adapter")
+
+
 class EncodeParams(Struct):
     output_types: list[str] | None = None
     instruction: str | None = None
@@ -94,6 +97,7 @@ class GenerateBody(Struct):
 
 def encode(body: Body, form: Form, limits: Limits) -> Asked:
     read = decode(body, form, EncodeBody)
+    adapter_elsewhere(body, form, "params.options.lora_id")
     params = read.params or EncodeParams()
     given = options.known(_options(params.options, form), options.EncodeKnown)
     chosen = options.encode(given, params.output_types, params.instruction, params.output_dtype)
@@ -102,6 +106,7 @@ def encode(body: Body, form: Form, limits: Limits) -> Asked:
 
 def score(body: Body, form: Form, limits: Limits) -> Asked:
     read = decode(body, form, ScoreBody)
+    adapter_elsewhere(body, form, "options.lora_id")
     given = options.known(_options(read.options, form), options.ScoreKnown)
     query = read.query.item(form, limits, "query")
     return _asked(items(read.items, form, limits), options.score(given, query, read.instruction), given)
@@ -109,6 +114,7 @@ def score(body: Body, form: Form, limits: Limits) -> Asked:
 
 def extract(body: Body, form: Form, limits: Limits) -> Asked:
     read = decode(body, form, ExtractBody)
+    adapter_elsewhere(body, form, "params.options.lora_id")
     params = read.params or ExtractParams()
     raw = _options(params.options, form)
     given = options.known(raw, options.ExtractKnown)
@@ -133,8 +139,36 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
         most = limits.item_text_bytes
         raise InputTooLong(f"prompt has {size} bytes; at most {most} are taken (max_item_text_bytes).")
     item = Item(text=read.prompt, images=tuple(image.media() for image in _images(read)))
+    if read.lora_adapter and given.lora_id and read.lora_adapter != given.lora_id:
+        raise InvalidInput("lora_adapter and options.lora_id name two adapters; name one.")
     chosen = replace(_generation(read, given.raw), lora=read.lora_adapter or given.lora_id)
     return _asked((item,), chosen, given, stream=bool(read.stream))
+
+
+def adapter_elsewhere(body: Body, form: Form, belongs: str) -> None:
+    """Fields that nobody reads are ignored, but not an adapter's name: another model would answer.
+
+    `belongs` is where the route reads it. Raises InvalidInput that says so.
+    """
+    if b"lora" not in body:
+        return
+    top = _map(body, form)
+    params = _map(top.get("params"), form)
+    places = {"": top, "options.": _map(top.get("options"), form), "params.": params}
+    places["params.options."] = _map(params.get("options"), form)
+    for where, fields in places.items():
+        for name in ADAPTER_FIELDS:
+            if where + name != belongs and free.given(fields.get(name, free.ABSENT)):
+                said = f"{where}{name} is not read here: name the adapter in {belongs}"
+                raise InvalidInput(f"{said}, or in the model's name, as in model:adapter.", param=name)
+
+
+def _map(found: Body | Raw | None, form: Form) -> dict[str, Raw]:
+    """Nothing where it is none."""
+    try:
+        return decode(bytes(found), form, dict[str, Raw]) if found else {}
+    except InvalidInput:
+        return {}
 
 
 def _asked(found: tuple[Item, ...], chosen: Options, given: options.Common, *, stream: bool = False) -> Asked:

@@ -215,11 +215,13 @@ class BothErrors(Exact):
 
 
 class ModelEntry(Struct):
-    """One model and its state; there are further fields."""
+    """One model and its state; there are further fields. `weights` are `here`, `fetched when needed`, or
+    `not here`: then a call is refused with 424. Lists tell it."""
 
     name: str
     loaded: bool
     state: str
+    adapters: list[str]
     tasks: list[str]
     inputs: list[str]
     outputs: list[str]
@@ -228,6 +230,7 @@ class ModelEntry(Struct):
     aliases: list[str]
     description: str
     licence: str
+    weights: str | UnsetType | None = UNSET
 
 
 class ModelList(Struct):

@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct
 from engine.batches.lines import Line
 from engine.errors import InvalidInput
 from web.errors import NotOffered
-from web.wire import free
+from web.wire import free, options
 from web.wire.bodies import MAX_OPTIONS_BYTES, GenerateBody
 from web.wire.decoding import decode
 from web.wire.forms import Form
@@ -33,6 +33,12 @@ _PARAMS = {
     "score": ("query", "instruction"),
 }
 """By operation, those of the options that stand beside the options in a call's own body."""
+_KNOWN: dict[str, type[options.Common]] = {
+    "encode": options.EncodeKnown,
+    "extract": options.ExtractKnown,
+    "score": options.ScoreKnown,
+    "generate": options.GenerateKnown,
+}
 
 
 class FieldMap(Struct):
@@ -130,10 +136,11 @@ def calls(asked: JobBody, items: Iterable[Raw]) -> Iterator[bytes]:
 
     `custom_id` is the item's index and, behind a colon, its id.
     """
-    options = free.mapping(asked.options, Form.JSON, "options", MAX_OPTIONS_BYTES)
+    chosen = free.mapping(asked.options, Form.JSON, "options", MAX_OPTIONS_BYTES)
+    _check_names(asked.operation, chosen)
     head = json_bytes({"method": "POST", "url": endpoint(asked)})[:-1]
     writing = asked.operation == "generate"
-    tail = _written(_generation(options) if writing else _around(asked, options))[1:]
+    tail = _written(_generation(chosen) if writing else _around(asked, chosen))[1:]
     for index, raw in enumerate(items):
         item, where = _item(raw, index), f"items[{index}]"
         if writing:
@@ -144,6 +151,18 @@ def calls(asked: JobBody, items: Iterable[Raw]) -> Iterator[bytes]:
         rest = b"," + tail if tail != b"}" else tail
         custom = json_bytes(str(index) if name is None else f"{index}:{name}")
         yield head + b',"custom_id":' + custom + b',"body":' + body + rest + b"}\n"
+
+
+def _check_names(operation: str, chosen: dict[str, Any]) -> None:
+    """Raises InvalidInput for options that nobody knows. Of an extraction further ones go on to the model's
+    family: only a misspelt name is refused there."""
+    names = {*_KNOWN[operation].__struct_encode_fields__, *_PARAMS.get(operation, _GENERATION)}
+    families = operation == "extract"
+    strange = sorted(chosen.keys() - names - (options.OF_FAMILIES if families else frozenset()))
+    hint = options.meant(strange, names, options.NEAR if families else options.ALIKE)
+    if hint or (strange and not families):
+        said = f"Unknown options of a job that does {operation}: {', '.join(strange)[:500]}."
+        raise InvalidInput(said + hint, param="options")
 
 
 def body_of(line: bytes) -> bytes:

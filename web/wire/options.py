@@ -1,4 +1,4 @@
-"""What a caller may choose about a request, checked strictly; names that nobody knows are ignored."""
+"""What a caller may choose about a request, checked strictly; names like none that is known are ignored."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from web.wire.decoding import convert
 
 DTYPES = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 MAX_LABELS = 1000
+ALIKE = 0.6
+"""Likeness from which on a field that is refused anyway is taken to mean another."""
+NEAR = 0.85
+"""Likeness from which on an unknown name is a known one with a slip of the pen."""
 MAX_MEANT = 5
 """Fields that a nearest one is looked for; whoever sends more sends something else."""
 E = TypeVar("E", bound=Enum)
@@ -74,10 +78,17 @@ class GenerateKnown(Common):
 
 
 K = TypeVar("K", bound=Common)
+_KINDS = (EncodeKnown, ScoreKnown, ExtractKnown, GenerateKnown)
+_ALL = frozenset(name for kind in _KINDS for name in kind.__struct_encode_fields__)
+OF_FAMILIES = frozenset({"thresholds"})
+"""Options of families whose names are near one of ours."""
 
 
 def known(options: dict[str, Any], kind: type[K]) -> K:
-    """The options that `kind` names, typed."""
+    """The options that `kind` names, typed. Raises InvalidInput for a name that is one of them misspelt."""
+    strange = sorted(options.keys() - _ALL - OF_FAMILIES)
+    if hint := meant(strange, kind.__struct_encode_fields__, NEAR):
+        raise InvalidInput(f"Unknown options: {', '.join(strange)[:500]}.{hint}")
     found = convert(options, kind, "options")
     if refused := [name for name in REFUSED if getattr(found, name)]:
         raise InvalidInput(f"Not offered here: {', '.join('options.' + name for name in refused)}.")
@@ -152,9 +163,9 @@ def one_of(value: str, allowed: Iterable[str], where: str) -> str:
     return value
 
 
-def meant(strange: Iterable[str], known: Iterable[str]) -> str:
-    """Which known field each strange one may stand for, as a sentence; nothing when none is near."""
-    near = {name: get_close_matches(name[:100], known, n=1) for name in islice(strange, MAX_MEANT)}
+def meant(strange: Iterable[str], known: Iterable[str], least: float = ALIKE) -> str:
+    """Which known field each strange one may stand for, as a sentence; nothing when none is so like it."""
+    near = {name: get_close_matches(name[:100], known, 1, least) for name in islice(strange, MAX_MEANT)}
     pairs = [f"{found[0]} for {name}" for name, found in near.items() if found]
     return f" Did you mean {', '.join(pairs)}?" if pairs else ""
 

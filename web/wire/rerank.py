@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct
 from engine.errors import InvalidInput
 from engine.requests import Response
 from web.wire import answers, free, options, texts
-from web.wire.bodies import MAX_OPTIONS_BYTES, Asked
+from web.wire.bodies import MAX_OPTIONS_BYTES, Asked, adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -77,6 +77,7 @@ def read(body: Body, form: Form, limits: Limits) -> Reranking:
     """Scores lie between 0 and 1, as these clients expect, unless `options.activation` is `raw`."""
     texts.only_json(form)
     asked = decode(body, form, RerankBody)
+    adapter_elsewhere(body, form, "options.lora_id")
     if not asked.model:
         raise InvalidInput("model is missing; name one of GET /v1/models that can score.")
     if asked.relevant_spans is not None and asked.relevant_spans.mode != "disabled":

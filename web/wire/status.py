@@ -28,6 +28,7 @@ def model_info(spec: ModelSpec, view: ModelView, aliases: Iterable[str]) -> dict
         "max_sequence_length": spec.max_tokens,
         "revision": next((source.revision for source in spec.sources if source.revision), None),
         "profiles": {name: {"is_default": name == "default"} for name in ("default", *spec.profiles)},
+        "adapters": sorted(spec.loras),
         "capabilities": _capabilities(spec),
         "routing": {"policy": "local", "upstream_kind": None},
         "aliases": sorted(aliases),

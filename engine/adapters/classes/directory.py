@@ -58,17 +58,16 @@ class Directory:
     def form(self, labels: tuple[str, ...], instruction: str) -> Form:
         """As the library's pipelines write it."""
         named = "".join(f"{LABEL}{label}" for label in labels) + SEPARATOR
-        match self.architecture:
-            case "bi-encoder":
-                return Form(f"{instruction} " if instruction else "", beside=labels)
-            case "bi-encoder-fused":
-                marks = (f"{instruction} " if instruction else "") + LABEL * len(labels) + SEPARATOR
-                return self._around(marks, labels)
-            case "encoder-decoder" | "encoder-decoder-cls":
-                return Form(beside=(named + instruction,))
-            case "decoder-kv":
-                listed = "".join(f"{label}{LABEL}" for label in labels)
-                return Form(instruction, f"{SEPARATOR}{listed}{SEPARATOR}")
+        if self.architecture == BI:
+            return Form(f"{instruction} " if instruction else "", beside=labels)
+        if self.architecture == FUSED:
+            marks = (f"{instruction} " if instruction else "") + LABEL * len(labels) + SEPARATOR
+            return self._around(marks, labels)
+        if self.architecture in PROMPT_APART:
+            return Form(beside=(named + instruction,))
+        if self.architecture == CACHED:
+            listed = "".join(f"{label}{LABEL}" for label in labels)
+            return Form(instruction, f"{SEPARATOR}{listed}{SEPARATOR}")
         return self._around(named + instruction)
 
     def _around(self, prompt: str, beside: tuple[str, ...] = ()) -> Form:

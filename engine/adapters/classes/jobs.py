@@ -69,10 +69,8 @@ class ClassesPreparer:
         self._tokenizer = TextTokenizer(path)
         self.cutter = self._tokenizer.cutter
         self._frame = self._tokenizer.single if directory.framed else self._tokenizer.bare
-        bounds = {} if directory.encoder.model_type == "deberta-v2" else directory.encoder.to_dict()
         limited = spec if spec.max_tokens else spec.model_copy(update={"max_tokens": MAX_TOKENS})
-        self._most = max_tokens(limited, bounds)
-        self._room = self._most - self._frame.length
+        self._room = encoder_tokens(limited, directory.encoder, MAX_TOKENS) - self._frame.length
         self._vocabulary = int(directory.config.vocab_size)
         self._of_labels, self._most_of_label = _labels_tokenizer(spec, directory)
 
@@ -111,8 +109,8 @@ class ClassesPreparer:
         """Tokens of a text beside a prompt of so many. Raises InputTooLong when too few are left."""
         if self._room - prompt < self._room // 4:
             raise InputTooLong(
-                f"The labels take {prompt} tokens of the {self._room} that {self._spec.id} reads at once. "
-                "Ask for fewer at once.",
+                f"The labels take {prompt} tokens; of the {self._room} that {self._spec.id} reads at once "
+                f"{self._room - self._room // 4} are for them. Ask for fewer at once.",
                 length=prompt,
                 max_length=self._room - self._room // 4,
             )

@@ -55,6 +55,8 @@ _FUSED: Mapping[str, tuple[str, tuple[str, str, str]]] = {
     NOMIC_MOE: ("attn.Wqkv", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
 }
 """One layer there that is three here, its rows in this order."""
+_UNSAID = {"position_embedding_type": "absolute", "rotary_emb_fraction": 0.0}
+"""What their code takes where config.json says nothing, and the networks here do not."""
 _ORIGINAL = ".parametrizations.weight.original"
 """Of a layer that adapters lie beside (torch.nn.utils.parametrize)."""
 
@@ -118,7 +120,8 @@ def _jina_bert(config: dict[str, Any]) -> dict[str, Any]:
 
 def _nomic_moe(config: dict[str, Any]) -> dict[str, Any]:
     wanted = {
-        **{"activation_function": "gelu", "causal": False, "prenorm": False, "use_rms_norm": False},
+        **{"activation_function": "gelu", "causal": False, "use_rms_norm": False},
+        **{"prenorm": False, "parallel_block": False},
         **{"rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None},
         **{"num_shared_experts": 0, "expert_choice_router": False, "moe_normalize_expert_weights": False},
         **{"qkv_proj_bias": True, "mlp_fc1_bias": True, "mlp_fc2_bias": True},
@@ -146,7 +149,7 @@ def _nomic_moe(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _need(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """What is not said is as it is wanted. Raises ValueError."""
+    """Raises ValueError."""
     for key, value in wanted.items():
-        if (said := config.get(key, value)) != value:
+        if (said := config.get(key, _UNSAID.get(key, value))) != value:
             raise ValueError(f"{key} is {said!r}; of this architecture only {value!r} is served")

@@ -9,11 +9,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-import math
-import struct
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -23,53 +21,21 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from engine.adapters.forward import dialects, linear, own
+from engine.adapters.forward import claims, dialects, linear, own
+from engine.adapters.forward.headers import BadWeights as BadWeights
+from engine.adapters.forward.headers import Stored as Stored
+from engine.adapters.forward.headers import files
+from engine.adapters.forward.headers import stored_in as stored_in
 from engine.devices.host import trim
 
 # Its lines go where all others go, and in their form; by itself it writes to stderr.
 transformers_logging.disable_default_handler()
 transformers_logging.enable_propagation()
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-MAX_HEADER_BYTES = 100_000_000
 M = TypeVar("M")
 
 _BUILDING = threading.Lock()
 """transformers builds a model under process-wide switches (default dtype, patched initialisers)."""
-
-
-class BadWeights(ValueError):
-    """A model directory whose weights cannot be used as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One tensor in a file: its bytes are [start, start + nbytes)."""
-
-    file: Path
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    start: int
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
-
-    def nbytes(self, dtype: torch.dtype | None = None) -> int:
-        """Bytes in memory when floating values are held in `dtype`; as stored when it is None."""
-        held = dtype if dtype is not None and self.dtype.is_floating_point else self.dtype
-        return self.numel * held.itemsize
 
 
 def dtype_on(device: str, wanted: str, path: Path) -> torch.dtype:
@@ -104,13 +70,8 @@ def stored_tensors(path: Path, without: Collection[str] = ()) -> dict[str, Store
 
     `without` leaves out every tensor with one of these words between the dots of its name.
     """
-    found = {name: stored for file in _files(path) for name, stored in _header(file).items()}
+    found = {name: stored for file in files(path) for name, stored in stored_in(file).items()}
     return {name: stored for name, stored in found.items() if not _left_out(name, without)}
-
-
-def stored_in(file: Path) -> dict[str, Stored]:
-    """What one safetensors file holds, by name."""
-    return _header(file)
 
 
 def read(stored: Mapping[str, Stored], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
@@ -168,6 +129,7 @@ def load(
     lack one that the model needs.
     """
     stored = stored_tensors(path, without)
+    believable(path)
     own.register()
     remote = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     config = own.configuration(_said(path), stored) or AutoConfig.from_pretrained(path, **remote)
@@ -198,6 +160,11 @@ def given(
     Raises BadWeights when they lack a weight that the model needs.
     """
     poolless = "pooler" in without and "add_pooling_layer" in inspect.signature(kind).parameters
+    parts = {"add_pooling_layer": False} if poolless else {}
+    network = skeleton(lambda: kind(config, **parts))
+    with refusing(where):
+        claims.fits(network, state)
+        claims.whole(network, state)
     with _BUILDING:
         quiet = cast(Any, transformers_logging)
         quiet.disable_progress_bar()
@@ -210,7 +177,7 @@ def given(
                 state_dict=state,
                 dtype=dtype,
                 output_loading_info=True,
-                **({"add_pooling_layer": False} if poolless else {}),
+                **parts,
             )
         finally:
             quiet.set_verbosity(verbosity)
@@ -218,6 +185,32 @@ def given(
     if missing:
         raise BadWeights(f"{where} lacks {len(missing)} weights of {kind.__name__}: {', '.join(missing[:5])}")
     return cast(PreTrainedModel, model)
+
+
+def believable(path: Path) -> None:
+    """Raises BadWeights for a config.json with numbers that the tensors beside it cannot bear out.
+
+    Nothing is built, nor is transformers asked: it makes a label for each that is claimed.
+    """
+    if not (path / "config.json").is_file():
+        return
+    try:
+        shapes = [stored.shape for stored in stored_tensors(path).values()]
+    except (OSError, ValueError):
+        shapes = []  # of another format, or not to be read, which is said where it is read
+    with refusing(f"{path}/config.json"):
+        claims.check(_said(path), shapes)
+
+
+@contextmanager
+def refusing(where: str) -> Iterator[None]:
+    """A ValueError inside is BadWeights, with the file or directory that it is about."""
+    try:
+        yield
+    except BadWeights:
+        raise
+    except ValueError as error:
+        raise BadWeights(f"{where}: {error}") from error
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -259,42 +252,3 @@ def _said(path: Path) -> dict[str, Any]:
 
 def _left_out(name: str, without: Collection[str]) -> bool:
     return any(word in without for word in name.split("."))
-
-
-def _files(path: Path) -> list[Path]:
-    whole, index = path / "model.safetensors", path / "model.safetensors.index.json"
-    if whole.is_file():
-        return [whole]
-    if not index.is_file():
-        raise BadWeights(f"{path} holds no model.safetensors; pickles are not read. Save it as safetensors")
-    names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    if any(Path(name).name != name for name in names):
-        raise BadWeights(f"{index} names files outside its directory")
-    return [path / name for name in names]
-
-
-def _header(file: Path) -> dict[str, Stored]:
-    """Format: length of the header (u64), header (JSON), bytes of the tensors."""
-    size = file.stat().st_size
-    with open(file, "rb") as source:
-        (length,) = struct.unpack("<Q", source.read(8).ljust(8, b"\0"))
-        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-            raise BadWeights(f"{file} is no safetensors file")
-        header = source.read(length)
-    try:
-        entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
-        ordered = sorted(entries.items(), key=lambda pair: tuple(pair[1]["data_offsets"]))
-        return {name: _stored(file, 8 + length, size, name, entry) for name, entry in ordered}
-    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadWeights(f"{file} has a header that cannot be read: {error}") from error
-
-
-def _stored(file: Path, data: int, size: int, name: str, entry: dict[str, Any]) -> Stored:
-    """`data` is where the header ends; offsets count from there."""
-    if entry["dtype"] not in DTYPES:
-        raise BadWeights(f"{file}: {name} is stored as {entry['dtype']}, which is not supported")
-    begin, end = entry["data_offsets"]
-    stored = Stored(file, DTYPES[entry["dtype"]], tuple(entry["shape"]), data + begin)
-    if end - begin != stored.nbytes() or data + end > size:
-        raise BadWeights(f"{file}: the bytes of {name} are not where its header says")
-    return stored

@@ -13,6 +13,8 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from engine.adapters.generation import turns
+from engine.adapters.generation.probing import probe
+from engine.adapters.generation.templates import Template
 from engine.adapters.generation.turns import Turn
 from engine.errors import InputTooLong, InvalidInput
 
@@ -29,12 +31,14 @@ class Chat:
         template: str | None = None,
     ) -> None:
         """`image_token`: of a model that sees, what its template writes in the place of an image.
-        `template`: where the directory has none."""
+        `template`: where the directory has none. Raises BadWeights for a template beyond its bounds."""
         self._tokenizer: Any = AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=trust_remote_code
         )
         if not self._tokenizer.chat_template:
             self._tokenizer.chat_template = _beside(path) or template
+        self._variables: dict[str, Any] = dict(self._tokenizer.special_tokens_map)
+        self._templates = _tried(self._tokenizer.chat_template, self._variables)
         self._image_token = image_token
         # The wrapper sets truncation on each call and is not for several threads; this part is.
         self.backend: Tokenizer = self._tokenizer.backend_tokenizer
@@ -150,18 +154,24 @@ class Chat:
 
     def _render(self, own: list[Turn], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         try:
-            text = self._tokenizer.apply_chat_template(
-                own, tools=list(tools) or None, tokenize=False, add_generation_prompt=True
-            )
-        except (TemplateError, TypeError, ValueError, LookupError) as error:
+            chosen = self._tokenizer.get_chat_template(tools=list(tools) or None)
+            return self._templates[chosen].render(own, tools, self._variables)
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
             raise InvalidInput(f"messages: {error}") from error
-        return str(text)
 
     def _template_markers(self) -> tuple[str, ...]:
         if not self._tokenizer.chat_template:
             return ()
         sample = self._render([self._user("", 0)])
         return tuple(token for token in self.special if token in sample)
+
+
+def _tried(given: str | Mapping[str, str] | None, variables: Mapping[str, Any]) -> dict[str, Template]:
+    """By its text, each template of a tokenizer, which may have one for tools. Raises BadWeights."""
+    texts = list(given.values()) if isinstance(given, Mapping) else [given] if given else []
+    for text in texts:
+        probe(text, variables)
+    return {text: Template(text) for text in texts}
 
 
 def _beside(path: Path) -> str | None:

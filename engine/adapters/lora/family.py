@@ -45,7 +45,7 @@ class WithAdapters:
             return made
         from engine.adapters.lora import loading
 
-        return loading.preparer(made, spec, self._locate)
+        return loading.preparer(made, spec, path, self._locate)
 
     def load(self, spec: ModelSpec, path: Path, device: str) -> Model | GenerativeModel:
         model = self._family.load(spec, path, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ class OneNetwork(Protocol):
 
 def footprint(taken: Footprint, spec: ModelSpec, path: Path, locate: Locate) -> Footprint:
     """What the base takes, and its batches where some rows of them are read with an adapter."""
-    known, _ = _known(spec, locate)
+    known, _ = _known(spec, path, locate)
     if not known:
         return taken
     itemsize = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path).itemsize
@@ -58,11 +59,11 @@ def footprint(taken: Footprint, spec: ModelSpec, path: Path, locate: Locate) -> 
 def adapter_footprint(spec: ModelSpec, name: str, path: Path, locate: Locate) -> Footprint:
     """Raises InvalidInput for one that cannot be served."""
     dtype = weights.dtype_on(weights.likely_device(spec.devices), spec.dtype, path)
-    return Footprint(_read(spec, name, locate).nbytes(dtype))
+    return Footprint(_read(spec, name, locate, _shapes(path)).nbytes(dtype))
 
 
-def preparer(made: Preparer, spec: ModelSpec, locate: Locate) -> Preparer:
-    return Marking(made, _known(spec, locate)[1])
+def preparer(made: Preparer, spec: ModelSpec, path: Path, locate: Locate) -> Preparer:
+    return Marking(made, _known(spec, path, locate)[1])
 
 
 def adapted(
@@ -77,7 +78,7 @@ def adapted(
     dtype = weights.dtype_on(device, spec.dtype, path)
 
     def read(name: str) -> StoredAdapter:
-        return _read(spec, name, locate)
+        return _read(spec, name, locate, {})  # the network itself says more than its files
 
     if isinstance(model, GenerativeModel):
         return AdaptedGenerator(model, Residents(network, read, dtype, only_deep=True))
@@ -87,23 +88,63 @@ def adapted(
     return AdaptedModel(model, network, Residents(network, read, dtype, only_deep=deep))
 
 
-def _read(spec: ModelSpec, name: str, locate: Locate) -> StoredAdapter:
+Shapes = Mapping[str, tuple[int, ...]]
+"""By the name of a layer, as the base's files have it."""
+
+
+def _read(spec: ModelSpec, name: str, locate: Locate, shapes: Shapes) -> StoredAdapter:
     """Raises InvalidInput for one that cannot be served, and why its files cannot be had."""
     place = spec.model_copy(update={"id": f"{spec.id}:{name}", "sources": spec.loras[name].sources})
     try:
-        return _stored(locate(place), name)
-    except (ValueError, OSError) as error:
+        found = _stored(locate(place), name)
+        _compare(found, shapes)
+        return found
+    except (ValueError, OSError, RecursionError) as error:
         raise InvalidInput(f"The adapter {name} of {spec.id} cannot be served: {error}") from error
 
 
-def _known(spec: ModelSpec, locate: Locate) -> tuple[dict[str, StoredAdapter], dict[str, EngineError]]:
+def _shapes(path: Path) -> Shapes:
+    """Of linear layers, by their names and by those without the head's name for its base."""
+    try:
+        stored = weights.stored_tensors(path)
+    except (ValueError, OSError):
+        return {}  # a base that is stored in another way: the network says it when the adapter is brought
+    found = {
+        name.removesuffix(".weight"): each.shape
+        for name, each in stored.items()
+        if name.endswith(".weight") and len(each.shape) == 2 and each.dtype.is_floating_point
+    }
+    bare: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for name, shape in found.items():
+        bare[name.partition(".")[2]].add(shape)
+    return {name: next(iter(every)) for name, every in bare.items() if len(every) == 1} | found
+
+
+def _compare(adapter: StoredAdapter, shapes: Shapes) -> None:
+    """Raises BadWeights for one of another base, which is to take no room of this one's batches."""
+    widest = max((max(shape) for shape in shapes.values()), default=None)
+    for layer, part in adapter.parts.items():
+        there = shapes.get(layer, shapes.get(layer.partition(".")[2]))
+        if part.linear is None or widest is None:
+            continue
+        if max(part.linear) > widest or part.linear != (there or part.linear):
+            has = f"none wider than {widest}" if there is None else str(there)
+            raise weights.BadWeights(
+                f"it was made for another {layer}, of {part.linear}, and the base has {has}"
+            )
+
+
+def _known(
+    spec: ModelSpec, path: Path, locate: Locate
+) -> tuple[dict[str, StoredAdapter], dict[str, EngineError]]:
     """What the entry's adapters hold, and why those that cannot be served cannot. The base is served
     without them."""
     known: dict[str, StoredAdapter] = {}
     wrong: dict[str, EngineError] = {}
+    shapes = _shapes(path)
     for name in spec.loras:
         try:
-            known[name] = _read(spec, name, locate)
+            known[name] = _read(spec, name, locate, shapes)
         except EngineError as error:
             wrong[name] = error
             log.warning("%s", error)

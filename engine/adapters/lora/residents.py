@@ -53,7 +53,10 @@ class Residents:
                 raise InvalidInput(
                     f"The adapter {name} changes more than the repeated layers; it cannot be served here."
                 )
-        parts = {layer: part.load(self._dtype, self._network.device) for layer, part in found.items()}
+        try:
+            parts = {layer: part.load(self._dtype, self._network.device) for layer, part in found.items()}
+        except (BadWeights, OSError) as error:
+            raise InvalidInput(f"The adapter {name} cannot be served: {error}") from error
         with self._changing:
             for layer, part in parts.items():
                 self._layer(layer).parts[name] = part
@@ -106,6 +109,10 @@ def _renamed(network: PreTrainedModel, name: str, adapter: StoredAdapter) -> dic
             if "pooler" in layer.split("."):
                 continue
             raise BadWeights(f"the adapter {name} changes {layer}, which the base does not have")
+        if here in found:
+            raise BadWeights(
+                f"the adapter {name} changes {here} twice, by two names; which is meant is not said"
+            )
         _check(modules[here], name, layer, part)
         found[here] = part
     return found

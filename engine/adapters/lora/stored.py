@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.adapters.forward import weights
 from engine.adapters.forward.weights import BadWeights, Stored
+from engine.adapters.lora import said
 from engine.adapters.lora.layers import Instead, LowRank, Part
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-_NEEDED = {"peft_type": "LORA", "bias": "none"}
-_REFUSED = (
-    "alora_invocation_tokens",
-    "arrow_config",
-    "corda_config",
-    "fan_in_fan_out",
-    "layer_replication",
-    "lora_bias",
-    "target_parameters",
-    "trainable_token_indices",
-    "use_bdlora",
-    "use_dora",
-    "use_qalora",
-)
-"""Keys of the configuration that, when set, change what the matrices mean."""
+_MAX_COMPARED = 4_000_000
+"""Layers of a file times keys of its patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +29,7 @@ class StoredPart:
     scaling: float
 
     def load(self, dtype: torch.dtype, device: torch.device) -> Part:
-        found = {key: t.to(device) for key, t in weights.read(self.tensors, dtype).items()}
+        found = finite(self.tensors, dtype, device)
         if "lora_A.weight" in found:
             return LowRank(found["lora_A.weight"], found["lora_B.weight"], self.scaling)
         return Instead(found["weight"], found.get("bias"))
@@ -51,6 +37,13 @@ class StoredPart:
     @property
     def low_rank(self) -> bool:
         return "lora_A.weight" in self.tensors
+
+    @property
+    def linear(self) -> tuple[int, ...] | None:
+        """The shape (out, in) of the layer that it is for; None: it is for another kind."""
+        if self.low_rank:
+            return self.tensors["lora_B.weight"].shape[0], self.tensors["lora_A.weight"].shape[1]
+        return self.tensors["weight"].shape
 
     @property
     def wide(self) -> int:
@@ -74,32 +67,50 @@ class StoredAdapter:
 
 def read(path: Path) -> StoredAdapter:
     """Raises BadWeights for what is no adapter in this form, naming what it has that cannot be served."""
-    config = _config(path)
+    config = said.read(path)
     file = path / "adapter_model.safetensors"
     if not file.is_file():
         raise BadWeights(f"{path} holds no adapter_model.safetensors; pickles are not read")
     layers: dict[str, dict[str, Stored]] = {}
     for name, stored in weights.stored_in(file).items():
         layer, key = _split(name, file)
-        layers.setdefault(layer, {})[key] = stored
+        if key in layers.setdefault(layer, {}):
+            raise BadWeights(f"{file} holds {key} of {layer} twice; which is meant cannot be told")
+        numbers(name, stored)
+        layers[layer][key] = stored
     if not layers:
         raise BadWeights(f"{file} holds no tensors")
-    return StoredAdapter({layer: _part(layer, tensors, config, file) for layer, tensors in layers.items()})
+    keys = [*(config.rank_pattern or ()), *(config.alpha_pattern or ())]
+    if len(layers) * sum(key.count("|") + 1 for key in keys) > _MAX_COMPARED:
+        raise BadWeights(
+            f"{path}: rank_pattern and alpha_pattern have too many keys for {len(layers)} layers"
+        )
+    ranks, alphas = said.patterns(path, config.rank_pattern), said.patterns(path, config.alpha_pattern)
+
+    def part(layer: str, tensors: Mapping[str, Stored]) -> StoredPart:
+        rank, alpha = said.of(layer, ranks, config.r), said.of(layer, alphas, config.lora_alpha)
+        return _part(layer, tensors, int(rank), alpha, rooted=bool(config.use_rslora), file=file)
+
+    return StoredAdapter({layer: part(layer, tensors) for layer, tensors in layers.items()})
 
 
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((path / "adapter_config.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadWeights(f"{path}/adapter_config.json cannot be read: {error}") from error
-    for key, wanted in _NEEDED.items():
-        if config.get(key) != wanted:
-            raise BadWeights(f"{path}: {key} is {config.get(key)!r}; only {wanted!r} can be served")
-    if wrong := [key for key in _REFUSED if config.get(key)]:
-        raise BadWeights(f"{path}: adapters with {', '.join(wrong)} cannot be served")
-    if not isinstance(config.get("r"), int) or not isinstance(config.get("lora_alpha"), int | float):
-        raise BadWeights(f"{path}: adapter_config.json says no r and lora_alpha")
-    return config
+def numbers(name: str, stored: Stored) -> None:
+    """Raises BadWeights for what cannot be weights of a layer."""
+    if not stored.dtype.is_floating_point:
+        raise BadWeights(
+            f"{stored.file}: {name} holds {stored.dtype}, and weights are floating-point numbers"
+        )
+    if not all(isinstance(size, int) and size > 0 for size in stored.shape):
+        raise BadWeights(f"{stored.file}: {name} has the shape {stored.shape}, which no layer has")
+
+
+def finite(tensors: Mapping[str, Stored], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    """Raises BadWeights where some number is NaN or infinite, or is so in `dtype`."""
+    found = weights.read(tensors, dtype)
+    for key, tensor in found.items():
+        if not torch.isfinite(tensor).all():
+            raise BadWeights(f"{tensors[key].file}: {key} of a layer holds NaN or infinity as {dtype}")
+    return {key: tensor.to(device) for key, tensor in found.items()}
 
 
 def _split(name: str, file: Path) -> tuple[str, str]:
@@ -114,25 +125,29 @@ def _split(name: str, file: Path) -> tuple[str, str]:
     return layer, key
 
 
-def _part(layer: str, tensors: Mapping[str, Stored], config: Mapping[str, Any], file: Path) -> StoredPart:
+def _part(
+    layer: str, tensors: Mapping[str, Stored], rank: int, alpha: float, *, rooted: bool, file: Path
+) -> StoredPart:
+    """`rooted`: scaled by the root of the rank."""
     down, up = tensors.get("lora_A.weight"), tensors.get("lora_B.weight")
     if down is None and up is None:
-        if "weight" not in tensors or len(tensors["weight"].shape) != 2:
-            raise BadWeights(f"{file}: {layer} was saved whole and is no linear layer; it cannot be served")
+        _check_whole(layer, tensors, file)
         return StoredPart(tensors, 1.0)
     pair = len(tensors) == 2 and down is not None and up is not None
-    if not pair or down is None or up is None or len(down.shape) != 2 or down.shape[:1] != up.shape[1:]:
+    if not pair or down is None or up is None or not product(down, up):
         raise BadWeights(f"{file}: the matrices of {layer} do not make a product")
-    rank = down.shape[0]
-    alpha = float(_of(layer, config.get("alpha_pattern") or {}, config["lora_alpha"]))
-    said = _of(layer, config.get("rank_pattern") or {}, config["r"])
-    if said != rank:
-        raise BadWeights(f"{file}: {layer} has rank {rank}, and adapter_config.json says {said}")
-    return StoredPart(tensors, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
+    if down.shape[0] != rank:
+        raise BadWeights(f"{file}: {layer} has rank {down.shape[0]}, and adapter_config.json says {rank}")
+    return StoredPart(tensors, alpha / (math.sqrt(rank) if rooted else rank))
 
 
-def _of(layer: str, patterns: Mapping[str, Any], otherwise: Any) -> Any:
-    """As PEFT matches: a pattern is the end of a layer's name, from a dot on."""
-    return next(
-        (value for pattern, value in patterns.items() if re.match(rf"(.*\.)?({pattern})$", layer)), otherwise
-    )
+def product(down: Stored, up: Stored) -> bool:
+    return len(down.shape) == len(up.shape) == 2 and down.shape[0] == up.shape[1]
+
+
+def _check_whole(layer: str, tensors: Mapping[str, Stored], file: Path) -> None:
+    weight, bias = tensors.get("weight"), tensors.get("bias")
+    if weight is None or len(weight.shape) != 2:
+        raise BadWeights(f"{file}: {layer} was saved whole and is no linear layer; it cannot be served")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise BadWeights(f"{file}: the bias of {layer} has the shape {bias.shape}, its weight {weight.shape}")

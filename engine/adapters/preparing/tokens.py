@@ -208,16 +208,18 @@ class Room:
         """`text` without what could not possibly fit."""
         return text[: self.tokens * CHARACTERS_PER_TOKEN]
 
-    def fit(self, ids: Ids, text: str, room: int, index: int) -> tuple[Ids, bool]:
-        """`ids`, cut to `room` tokens, and whether anything of `text` was lost. Raises InputTooLong."""
+    def fit(self, ids: Ids, text: str, room: int, index: int | None) -> tuple[Ids, bool]:
+        """`ids`, cut to `room` tokens, and whether anything of `text` was lost; `index` is None for a query.
+        Raises InputTooLong."""
         clipped = len(text) > self.tokens * CHARACTERS_PER_TOKEN
         if len(ids) <= room and not clipped:
             return ids, False
         if self.overflow is Overflow.ERROR:
             length = len(ids) + self.tokens - room
             at_least = "at least " if clipped else ""
+            name = "the query" if index is None else f"item {index}"
             raise InputTooLong(
-                f"item {index} is {at_least}{length} tokens long ({len(text)} characters); "
+                f"{name} is {at_least}{length} tokens long ({len(text)} characters); "
                 f"the model takes {self.tokens}",
                 item=index,
                 length=length,

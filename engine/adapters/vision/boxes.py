@@ -20,6 +20,11 @@ def readable(out: Any) -> SimpleNamespace:
     return SimpleNamespace(logits=out.logits.float().cpu(), pred_boxes=out.pred_boxes.float().cpu())
 
 
+def known(logits: Tensor, boxes: Tensor) -> bool:
+    """Whether a network knows what it sees. Processors drop what is NaN; -inf stands for no word."""
+    return not bool(logits.isnan().any()) and bool(boxes.isfinite().all())
+
+
 def detections(
     names: Sequence[str | None], scores: Tensor, boxes: Tensor, look: Look, threshold: float
 ) -> Extracted | NotFinite:

@@ -129,7 +129,7 @@ class Writer:
                 length=len(before) + images,
                 max_length=room.tokens,
             )
-        return room.fit(ids, text, left, index or 0)
+        return room.fit(ids, text, left, index)
 
     def prepared(self, job: object, counted: Sequence[Message]) -> Prepared:
         """`counted`: what it costs."""

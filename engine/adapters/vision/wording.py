@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import PreTrainedModel
 
-from engine.adapters.vision.boxes import detections, readable
+from engine.adapters.vision.boxes import detections, known, readable
 from engine.adapters.vision.pictures import Look, Picture
 from engine.adapters.vision.processors import Processor
 from engine.adapters.vision.vectors import TextVectors
-from engine.errors import EngineError, InputTooLong, InvalidInput
+from engine.errors import EngineError, InputTooLong, InvalidInput, NotFinite
 from engine.requests import Extracted
 
 
@@ -102,9 +102,11 @@ class Owl(Lookup):
     def _answer(self, features: Tensor, boxes: Tensor, look: Look, job: WordedJob) -> Extracted | EngineError:
         queries = self._vectors.of(job.asked.texts).to(features.device, features.dtype)
         logits, _ = self._model.class_predictor(features, queries[None])
-        found = _Found(logits, boxes)
+        found = readable(_Found(logits, boxes))
+        if not known(found.logits, found.pred_boxes):
+            return NotFinite()
         (row,) = self._processor.reference.post_process_object_detection(
-            readable(found), threshold=-1.0, target_sizes=[(look.height, look.width)]
+            found, threshold=-1.0, target_sizes=[(look.height, look.width)]
         )
         names = [job.asked.labels[label] for label in row["labels"].tolist()]
         return detections(names, row["scores"], row["boxes"], look, job.threshold)

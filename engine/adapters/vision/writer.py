@@ -16,6 +16,8 @@ from torch import Tensor
 from transformers import (
     AutoModelForImageTextToText,
     GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
     PreTrainedModel,
     StoppingCriteria,
     StoppingCriteriaList,
@@ -29,7 +31,7 @@ from engine.adapters.vision.sitting import Pause, Sitting
 from engine.adapters.vision.writing import Reading, WriteJob, defaults_of
 from engine.catalog import ModelSpec
 from engine.devices.failures import cuda_failed, out_of_memory
-from engine.errors import EngineError, InferenceFailed, ResourceExhausted
+from engine.errors import EngineError, InferenceFailed, NotFinite, ResourceExhausted
 from engine.requests import Output
 
 log = logging.getLogger(__name__)
@@ -173,7 +175,7 @@ class Writer:
     ) -> list[Output | EngineError]:
         chosen = [writing.job for writing in group.writings]
         ids = torch.tensor([job.prompt for job in chosen], device=self._model.device)
-        pace = chosen[0].pace
+        pace, lost = chosen[0].pace, Lost(len(chosen), self._model.device)
         written = self._model.generate(
             pixel_values=inputs["pixel_values"],
             **self._reading.prompts(ids),
@@ -183,11 +185,12 @@ class Writer:
             early_stopping=self._early if pace.beams > 1 else False,
             do_sample=False,
             use_cache=True,
+            logits_processor=LogitsProcessorList([lost]),
             stopping_criteria=StoppingCriteriaList([group]),
         )
         return [
-            self._reading.answer(row.tolist(), job, look)
-            for row, job, look in zip(written, chosen, looks, strict=True)
+            NotFinite() if gone else self._reading.answer(row.tolist(), job, look)
+            for row, gone, job, look in zip(written, lost.rows.tolist(), chosen, looks, strict=True)
         ]
 
 
@@ -211,6 +214,17 @@ class Group(StoppingCriteria):
             writing.tokens += 1
         self._pause()
         return torch.full((len(input_ids),), not self.wanted, dtype=torch.bool, device=input_ids.device)
+
+
+class Lost(LogitsProcessor):
+    """Which answers had a score that is NaN; an argmax gives a token for it all the same."""
+
+    def __init__(self, answers: int, device: torch.device) -> None:
+        self.rows = torch.zeros(answers, dtype=torch.bool, device=device)
+
+    def __call__(self, input_ids: Tensor, scores: Any) -> Any:
+        self.rows |= scores.isnan().view(len(self.rows), -1).any(-1)  # the beams of one lie together
+        return scores
 
 
 def loaded(spec: ModelSpec, path: Path, device: str, processor: Processor, reading: Reading) -> Writer:

@@ -161,6 +161,9 @@ def test_labels_that_leave_no_room_are_refused_and_so_is_none_at_all(served):
     for name in ("plain", "decoded", "cached"):
         with pytest.raises(InputTooLong):
             served(name).saying(max_tokens=48).jobs(["a"], many)
+    with pytest.raises(InputTooLong) as refused:
+        served("plain").saying(max_tokens=48).jobs(["a"], many)
+    assert f" {refused.value.details['max_length']} are for them." in refused.value.message
     with pytest.raises(InputTooLong):
         served("labels apart").jobs(["a"], ("w " * 600,))
     with pytest.raises(InvalidInput, match="labels"):

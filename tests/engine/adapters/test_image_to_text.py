@@ -15,7 +15,7 @@ from transformers.models.donut.processing_donut import DonutProcessor
 
 from engine import units
 from engine.adapters.image_to_text import FAMILY, TextReading
-from engine.errors import InferenceFailed, InputTooLong, InvalidInput
+from engine.errors import InferenceFailed, InputTooLong, InvalidInput, NotFinite
 from engine.requests import ExtractOptions, Item, Media, Task
 from tests.engine.adapters import tiny_donut
 from tests.engine.adapters.tiny_donut import PROMPT
@@ -75,6 +75,18 @@ def test_answers_are_those_of_the_reference_in_any_company(path, preparer, model
     assert together == expected
     assert alone == expected
     assert [field["question"] for field in together] == QUESTIONS
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_an_answer_of_scores_that_are_no_numbers_is_none(path, preparer, beams):
+    model = FAMILY.load(SPEC, path, "cpu")
+    next(iter(model._model.encoder.parameters())).fill_(float("nan"))
+    options = ExtractOptions(instruction=QUESTIONS[0], extra={"num_beams": beams})
+
+    told = model.run(preparer.prepare(Task.EXTRACT, shown(*IMAGES[:2]), options))
+    model.unload()
+
+    assert [type(answer) for answer in told] == [NotFinite] * 2
 
 
 def test_marked_text_becomes_fields(path, model):

@@ -211,6 +211,10 @@ def test_what_cannot_be_done_is_said(path: Path, qwen: Served):
         assert isinstance(error, InvalidInput) and words in error.message and error.item == index
     with pytest.raises(InvalidInput, match="cannot do output_type 'sparse'"):
         qwen.preparer.prepare(Task.ENCODE, ITEMS, EncodeOptions(output_types=(OutputType.SPARSE,)))
+    with pytest.raises(InputTooLong, match="the query is") as raised:
+        long = ScoreOptions(Item(text="x" * LONGEST), overflow=Overflow.ERROR)
+        qwen.preparer.prepare(Task.SCORE, ITEMS, long)
+    assert raised.value.item is None
     with pytest.raises(BadWeights, match=f"the model makes {DIM}"):
         served(path, dims={"dense": 8})
 

@@ -22,7 +22,7 @@ from transformers.models.rt_detr.image_processing_pil_rt_detr import RTDetrImage
 from transformers.models.yolos.image_processing_pil_yolos import YolosImageProcessorPil
 
 from engine.adapters.object_detector import FAMILY
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, NotFinite
 from engine.requests import ExtractOptions, Item, Media, Task
 from tests.engine.adapters.tiny_vision import entry, noise, png, save, shown
 
@@ -157,6 +157,16 @@ def test_boxes_are_the_reference_ones_whatever_runs_beside(both, compared):
         theirs = np.column_stack([expected["scores"][order].numpy(), boxes])
         seen.append((found / edges, theirs / edges, alone / edges))
     compared("object_detector", f"tiny {both.path.name[:-1]}", "transformers", *zip(*seen, strict=True))
+
+
+def test_a_network_that_is_not_a_number_found_nothing_and_says_so(both):
+    model = FAMILY.load(SPEC, both.path, "cpu")
+    for weight in model.tensors().values():
+        if weight.is_floating_point():
+            weight.fill_(float("nan"))
+    jobs = both.preparer.prepare(Task.EXTRACT, shown(IMAGES[0]), ExtractOptions(threshold=0.1))
+
+    assert [type(answer) for answer in model.run(jobs)] == [NotFinite]
 
 
 def test_boxes_are_of_the_image_as_it_is_meant_to_be_seen(both):

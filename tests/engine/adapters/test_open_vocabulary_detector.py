@@ -23,7 +23,7 @@ from transformers.models.owlvit.image_processing_pil_owlvit import OwlViTImagePr
 
 from engine.adapters.forward.weights import BadWeights
 from engine.adapters.open_vocabulary_detector import FAMILY
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, NotFinite
 from engine.requests import ExtractOptions, Item, Media, Task
 from tests.engine.adapters.tiny_vision import entry, noise, png, save, shown, words
 
@@ -71,6 +71,7 @@ def grounding_dino(path):
 
 class Both:
     def __init__(self, path, make):
+        self.path = path
         self.path = path
         self.reference = make(path)
         self.preparer = FAMILY.preparer(SPEC, path)
@@ -153,6 +154,18 @@ def test_different_labels_in_one_batch_give_what_each_gives_alone(both, compared
         seen.append((found / whole, theirs / whole, rows(alone) / whole))
     name = f"tiny {both.path.name[:-1]}"
     compared("open_vocabulary_detector", name, "transformers", *zip(*seen, strict=True))
+
+
+def test_a_network_that_is_not_a_number_found_nothing_and_says_so(both):
+    model = FAMILY.load(SPEC, both.path, "cpu")
+    for weight in model.tensors().values():
+        if weight.is_floating_point():
+            weight.fill_(float("nan"))
+    jobs = both.preparer.prepare(
+        Task.EXTRACT, shown(*IMAGES[:2]), ExtractOptions(labels=("cat",), threshold=0.1)
+    )
+
+    assert [type(answer) for answer in model.run(jobs)] == [NotFinite] * 2
 
 
 def test_boxes_are_of_the_image_as_it_is_meant_to_be_seen(both):

@@ -187,6 +187,7 @@ def test_tokens_that_nobody_sees_change_no_others_under_a_bias():
         (published.ALIBI, {"feed_forward_type": "original"}, "feed_forward_type is 'original'"),
         (published.ALIBI, {"position_embedding_type": "absolute"}, "position_embedding_type is 'absolute'"),
         (published.NOMIC, {"expert_choice_router": True}, "expert_choice_router is True"),
+        (published.NOMIC, {"parallel_block": True}, "parallel_block is True"),
     ],
 )
 def test_a_variant_that_is_computed_otherwise_is_refused(
@@ -196,6 +197,16 @@ def test_a_variant_that_is_computed_otherwise_is_refused(
 
     with pytest.raises(BadWeights, match=said):
         Served(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [(published.ALIBI, "position_embedding_type"), (published.NOMIC, "rotary_emb_fraction")],
+)
+def test_what_a_configuration_leaves_out_is_not_taken_for_what_runs_here(config: dict[str, Any], key: str):
+    """Their code takes other positions then."""
+    with pytest.raises(ValueError, match=f"{key} is "):
+        dialects.translated({name: said for name, said in config.items() if name != key})
 
 
 def test_nvidias_bidirectional_llama_is_a_llama_whose_tokens_see_all_others(tmp_path: Path):

@@ -101,8 +101,8 @@ def drawn_run(seed: int) -> Twin:
             ask(rng.choice(bases))
             return
         what = rng.choice(["load", "unload", "pin", "unpin"])
-        there = {"device": rng.choice([None, *devices])} if what == "pin" else {}
-        twin.ask(what, rng.choice(sims).unit, **there)
+        seat = {"device": rng.choice([None, *devices]), "min_slots": rng.choice([1, 1, 2])}
+        twin.ask(what, rng.choice(sims).unit, **(seat if what == "pin" else {}))
 
     span = rng.choice([0.01, 1, 20, 60])
     for _ in range(rng.choice([5, 30, 100])):

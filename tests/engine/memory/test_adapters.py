@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from engine.conversation import Left, Ready, TooLarge, Unavailable
 from engine.errors import InvalidInput, LoadFailed, NoRoom
+from engine.memory import placement
 from engine.memory.footprint import Footprint
 from engine.memory.ledger import Line
 from engine.memory.residency import Residency
 from tests.engine.memory.desk import BROKEN, Desk, answers, error, granted, loads, need, release, unloads
 
+MIB = 2**20
 READY, LEAVING, ABSENT = Residency.READY, Residency.LEAVING, Residency.ABSENT
 
 
@@ -207,6 +211,47 @@ def test_a_pinned_adapter_keeps_its_base_and_counts_it():
     assert isinstance(error(too_large, 3), NoRoom) and error(too_large, 3).details["pins"] == ["a", "a:p"]
 
 
+def test_slots_of_a_pinned_adapter_are_kept_for_batches_of_its_base():
+    at = desk(memory=200)
+    at.resident("a", 100)
+    at.known("b", 50)
+    at.held.footprints["a:p"] = Footprint(20)
+    pinned = [*at.pin("a:p", 1, min_slots=3), *at.loaded("a:p", "d", 0.1)]
+    both_batches = [lent(at, cost=20), lent(at, "a:p", cost=40)]
+
+    refused = [*at.pin("a", 2, min_slots=9), *at.pin("b", 3)]
+
+    assert answers(pinned) == {1: None} and at.held.set_aside("d") == {"a": 3 * at.held.floor("a", "d")}
+    assert at.held.reserved("d", "a") == 0 and [lease.max_cost for lease in both_batches] == [20, 40]
+    assert isinstance(error(refused, 2), InvalidInput) and isinstance(error(refused, 3), NoRoom)
+
+
+def test_a_base_and_its_adapters_are_pinned_on_one_device():
+    at = both(desk(devices=("d", "e")), "p", "q")
+    at.pin("a:p", 1)
+
+    elsewhere = [*at.pin("a", 2, device="e"), *at.pin("a:q", 3, device="e")]
+    anywhere = [*at.pin("a", 4), *at.pin("a:q", 5)]
+
+    assert {type(e) for e in (error(elsewhere, 2), error(elsewhere, 3))} == {InvalidInput}
+    assert "a:p is pinned on d" in str(error(elsewhere, 2)) and answers(anywhere) == {4: None, 5: None}
+    assert {pin.device for pin in at.held.pins.values()} == {"d"}
+
+
+def test_a_base_does_not_leave_for_idleness_with_an_adapter_that_has_just_come():
+    at = both(desk(idle_unload=5.0))
+    at.known("a:p", 10)
+    at.now = 4.0
+    at.load("a:p", 1)
+    at.loaded("a:p", "d", 0.1)
+    at.now = 6.0
+
+    early = at.wake()
+    at.now = 9.0
+
+    assert unloads(early) == [] and unloads(at.wake()) == [("a:p", "d")]
+
+
 def test_what_was_pinned_and_is_not_leaves_again():
     at = both(desk(idle_unload=5.0), "p")
     at.pin("a:p", 1)
@@ -313,3 +358,57 @@ def test_a_pinned_adapter_that_lost_its_device_is_brought_elsewhere_with_its_bas
     assert (loads(moved), loads(again)) == ([("a", "e")], [("a", "e")])
     assert told_unavailable(failed) == ["a", "a:p"] and at.now == 10.0
     assert at.held.residents["a:p", "e"].pinned
+
+
+def mebibytes(text):
+    """The figures of a refusal in the order in which they stand."""
+    return [int(number) for number in re.findall(r"(\d+) MiB", text)]
+
+
+def test_the_figures_of_a_refusal_beside_pins_add_up_with_the_floor_that_counts():
+    at = desk(memory=512 * MIB, own={"a": {"max_batch_cost": 8 * 300}})
+    at.held.footprints["a"] = Footprint(86 * MIB, 0, 1.0 * MIB)
+    at.held.footprints["a:p"] = Footprint(81 * MIB)
+    at.held.footprints["m"] = Footprint(127 * MIB, 0, 1.0 * MIB)
+    at.pin("a:p", 1)
+
+    told = placement.no_room(at.held, "m").message
+
+    weights, floor, budget, base, adapter, shared, together = mebibytes(told)
+    assert (weights, floor, budget, base, adapter, shared) == (127, 10, 512, 86, 81, 300)
+    assert "300 MiB for a." in told
+    assert together == weights + base + adapter + max(floor, shared) > budget
+
+
+def test_the_figures_of_a_refusal_name_what_is_set_aside_for_slots():
+    at = Desk(memory=512 * MIB)
+    at.held.footprints["s"] = Footprint(100 * MIB, 0, 10.0 * MIB)
+    at.held.footprints["m"] = Footprint(200 * MIB, 0, 1.0 * MIB)
+    at.pin("s", 1, min_slots=3)
+
+    told = placement.no_room(at.held, "m").message
+
+    weights, floor, budget, pinned, aside, together = mebibytes(told)
+    assert (weights, floor, budget, pinned, aside) == (200, 10, 512, 100, 300)
+    assert "for the 3 slots of s" in told
+    assert together == weights + floor + pinned + aside > budget
+
+
+def test_an_adapter_that_never_fits_is_told_with_the_floor_of_its_base():
+    at = desk(memory=448 * MIB, own={"a": {"max_batch_cost": 8 * 300}})
+    at.held.footprints["a"] = Footprint(86 * MIB, 0, 1.0 * MIB)
+    at.held.footprints["a:p"] = Footprint(81 * MIB)
+
+    told = placement.no_room(at.held, "a:p").message
+
+    weights, base, floor, budget, needed = mebibytes(told)
+    assert (weights, base, floor, budget) == (81, 86, 300, 448)
+    assert needed == weights + base + floor + 1
+
+
+def test_a_small_adapter_is_not_said_to_take_nothing():
+    at = both(desk(memory=512 * MIB), "p", weights=300 * 1024)
+
+    (first, _) = at.custody.leaving_order("d", 0.0)
+
+    assert first.unit == "a:p" and first.why.endswith("300.0 KiB")

@@ -8,6 +8,7 @@ import pytest
 
 from engine.conversation import Denied, Ready, TooLarge, Unavailable
 from engine.errors import InvalidInput, NoRoom
+from engine.memory import placement
 from engine.memory.effects import Answer, Inspect
 from engine.memory.footprint import Footprint
 from engine.memory.ledger import Line
@@ -154,13 +155,14 @@ def test_two_who_ask_for_the_same_pin_have_the_same_answer():
     assert answers(desk.loaded("a", "d", 1.0)) == {1: None, 2: None}
 
 
-def test_a_pin_answers_with_what_no_longer_fits():
+def test_what_no_longer_fits_beside_a_pin_is_known():
     desk = Desk()
     desk.known("b", 500)
     desk.known("tiny", 10)
     desk.resident("a", 600)
 
-    assert desk.pin("a", 1) == [Answer(1, displaced=("b",))]
+    assert desk.pin("a", 1) == [Answer(1)]
+    assert placement.displaced(desk.held) == ("b",)
 
 
 @pytest.mark.parametrize("meanwhile", ["inspection", "load"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engine.actors.state_store import open_database
@@ -60,6 +62,13 @@ def test_what_a_finished_recording_holds_stays_and_what_runs_is_no_excuse(db):
     stretches.delete(db, "kept")
     rotation.rotate(db, oldest=350.0)
     assert moments(db) == [400.0]
+
+
+def test_a_recording_knows_models_that_came_while_it_ran_and_those_that_went(db):
+    number = stretches.start(db, "grew", "jane", 50.0, {"models": [{"id": "a", "weight": 2}, {"id": "b"}]})
+    stretches.stop(db, number, 60.0, None, {"models": [{"id": "a"}, {"id": "c"}]})
+    snapshot = json.loads(table(db, "recordings").get(number)["snapshot"])
+    assert snapshot["models"] == [{"id": "a", "weight": 2}, {"id": "b"}, {"id": "c"}]
 
 
 def test_a_recording_is_cut_to_its_last_days(db):

@@ -129,6 +129,26 @@ def test_an_adapter_that_cannot_be_had_fails_its_own_jobs_and_a_base_all():
     assert {*told(rest, Unwanted)} == {"a", "a:q"} and not at.lanes
 
 
+def test_a_job_of_two_adapters_is_as_urgent_for_both():
+    at = made()
+
+    first = at.on_enqueue([read("both", "p", "q", due=1.0, service_class=INTERACTIVE)], 0.0)
+
+    assert first[1:] == [Wanted("a:p", INTERACTIVE, 1.0), Wanted("a:q", INTERACTIVE, 1.0)]
+
+
+def test_a_job_of_two_adapters_fails_with_either_wherever_it_waits():
+    at = made()
+    at.on_enqueue([read("both", "p", "q"), read("p", "p")], 0.0)
+
+    first = at.on_unavailable(Unavailable("a:q", BROKEN), 0.0)
+    last = at.on_unavailable(Unavailable("a:p", BROKEN), 0.0)
+
+    failed = [names(e.jobs) for e in [*first, *last] if isinstance(e, Failed)]
+    assert failed == [["both"], ["p"]]
+    assert told(first, Unwanted) == ["a:q"] and {*told(last, Unwanted)} == {"a", "a:p"} and not at.lanes
+
+
 def test_a_job_of_two_adapters_goes_when_both_are_on_one_device():
     at = made(devices=("d", "e"))
     at.on_ready(Ready("a", "e"), 0.0)

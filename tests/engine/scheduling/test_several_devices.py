@@ -153,6 +153,16 @@ def test_when_it_does_not_come_there_the_job_fails_alone():
     assert "d can ever free" in failed.failure.message
 
 
+def test_where_pins_leave_no_room_for_any_batch_the_input_is_not_to_blame():
+    made = warm(dispatch())
+    (need,) = needs(made.on_enqueue([job("short", cost=1)], 0.0))
+    made.on_too_large(TooLarge(need.slot, "a", "d", 0, 1 << 62), 0.0)
+
+    (failed,) = of(Failed, made.on_wake(made.wake_at))
+
+    assert failed.failure.kind == "NoRoom" and "Unpin something" in failed.failure.message
+
+
 def test_what_fits_no_device_fails_at_once():
     made = warm(dispatch(), devices="de")
     (need,) = needs(made.on_enqueue([job("large", cost=500)], 0.0))

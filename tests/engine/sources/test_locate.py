@@ -81,6 +81,19 @@ def test_every_source_says_why_it_failed(tmp_path):
         assert f"Tried {entry['source']}: {entry['reason']}." in refused.value.message
 
 
+def test_one_repository_that_is_two_sources_is_told_once(tmp_path):
+    tried = (Source(hub="org/absent"), Source(hub="org/absent", path="onnx"), Source(directory="/nowhere"))
+
+    with pytest.raises(WeightsUnavailable) as refused:
+        carriers.sources(tmp_path).locate(carriers.spec(*tried))
+
+    assert refused.value.message.count("Tried hub org/absent:") == 1
+    assert [each["source"] for each in refused.value.details["tried"]] == [
+        "hub org/absent",
+        "directory /nowhere",
+    ]
+
+
 def test_the_refusal_names_the_nearest_entry_that_runs(tmp_path, wheel):
     wanted = carriers.spec(Source(directory="/nowhere"), outputs=(OutputType.DENSE,))
     runs = carriers.spec(wheel, id="org/other", outputs=(OutputType.DENSE,))

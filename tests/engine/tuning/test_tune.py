@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 from engine.catalog import load
+from engine.entry import QUICK
 from engine.tuning import inputs
+from engine.tuning.knee import Point
+from engine.tuning.quicker import Gains
 from engine.tuning.references import compare
+from engine.tuning.trial import Trial
 from engine.tuning.tune import Tuning
 from tests import weights
 
@@ -41,3 +45,20 @@ def test_tuning_tries_what_there_is_and_ends_with_a_profile_when_its_time_is_ove
     )
     assert report.batch_cost > 0
     assert report.rates.keys() == {1}
+
+
+def test_a_quicker_way_gets_the_batch_that_was_measured_without_it(monkeypatch):
+    """On the CPU, where such a way is torch: it is told that it pays."""
+    spec = load([weights.CATALOG]).models[TAGGER]
+    weights.weights(TAGGER)
+    measured = [Point(8, 1.0), Point(16, 1.1), Point(32, 3.9)]
+    monkeypatch.setattr(Gains, "pays", lambda self, worth: True)
+    monkeypatch.setattr(
+        Trial, "curve", lambda self, *_: measured[: 1 if self.spec.backend in QUICK else None]
+    )
+
+    report = Tuning(spec, weights.test_sources().locate, "cpu:0", 1, 0.2).run(False, lambda name: None)
+
+    assert report.chosen in QUICK and report.profile is not None and report.profile.backend == report.chosen
+    assert report.batch_cost == 16 and report.profile.limits is not None
+    assert report.profile.limits.max_batch_cost == 16

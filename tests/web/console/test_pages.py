@@ -148,3 +148,9 @@ async def test_a_model_says_what_is_in_force_and_whence():
     assert re.search(r"weight</th><td class=\"wrap\">1.0</td><td class=\"soft\">default", text)
     assert re.search(r"<td>loaded", text)
     assert '<rect class="ready"' in text
+
+
+async def test_the_pager_keeps_what_was_filtered_by():
+    async with console(*[f"org/m{number:03}" for number in range(150)]) as seen:
+        text = Seen(await seen.page("/?q=org&state=available&sort=name"))
+        assert "/?q=org&state=available&sort=name&page=2" in text.links

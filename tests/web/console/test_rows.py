@@ -46,6 +46,13 @@ def act(number: int, action: str, unit: str, who: str, outcome: str | None = "ok
     return Audited(number, 5000.0 - 7200, who, action, unit, "invoices", "", "", outcome, None)
 
 
+def test_a_model_whose_weights_are_not_here_says_so():
+    known = ModelView("a", "available")
+
+    assert rows(sources(known, missing=frozenset({"a"})))[0].why == "no weights here"
+    assert rows(sources(known))[0].why == ""
+
+
 def test_a_pin_says_by_whom_and_when_and_why():
     pinned = ModelView("a", "loaded", (here("a", pinned=True, why="pinned"),))
     acts = [act(3, "unpin", "a", "bob"), act(2, "pin", "a", "user:ann"), act(1, "pin", "a", "user:eve")]

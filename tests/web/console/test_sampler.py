@@ -111,3 +111,17 @@ def test_while_nobody_watches_there_is_a_sample_a_minute_and_none_by_the_second(
 
 def test_a_name_of_nothing_has_empty_columns():
     assert Sampler().columns("model:none", True, 0.0) == [[] for _ in range(1 + len(MODEL))]
+
+
+def test_a_long_batch_that_ends_in_one_second_keeps_no_more_slots_busy_than_there_are():
+    journal, sampler = Journal(), Sampler()
+    for second, spent in enumerate((0.0, 0.0, 7.0)):
+        if spent:
+            journal.tell(batch("a", spent))
+        sampler.look(float(second), 1e9 + second, seen(busy_seconds=spent), journal)
+
+    def last(name: str, column: int) -> float | None:
+        return sampler.columns(name, True, 0.0)[column][-1]
+
+    assert last("model:a", 1 + MODEL.index("busy")) == 2
+    assert (last("device:cpu", 2), last("device:cpu", 3), last("server", 3)) == (2, 1, 2)

@@ -112,10 +112,22 @@ async def test_what_needs_a_control_plane_is_refused_as_not_offered(url):
         ({"options": [1]}, 400, "options"),
         ({"options": {"class": "x"}}, 400, "class"),
         ({"output_types": ["x"]}, 400, "output_types"),
-        ({"options": {"x": 10**30}}, 400, "64 bits"),
+        ({"options": {"pooling": 10**30}}, 400, "64 bits"),
         ({"operation": "generate", "model": "fake/writer", "options": {"seed": 10**30}}, 400, "64 bits"),
         ({"options": {"x": float("nan")}}, 400, "cannot be read"),
         ({"options": {"x": "\ud800"}}, 400, "Unicode"),
+        ({"options": {"is_qury": True}}, 400, "Did you mean is_query for is_qury?"),
+        ({"options": {"zzz": True}}, 400, "Unknown options of a job that does encode: zzz."),
+        (
+            {"operation": "generate", "model": "fake/writer", "options": {"max_new_token": 4}},
+            400,
+            "Did you mean max_new_tokens for max_new_token?",
+        ),
+        (
+            {"operation": "extract", "model": "fake/extractor", "options": {"treshold": 0.5}},
+            400,
+            "Did you mean threshold for treshold?",
+        ),
         (
             {
                 "operation": "score",

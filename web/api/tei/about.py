@@ -8,7 +8,7 @@ import engine as product
 from engine.errors import Stopped
 from engine.requests import Task
 from web import sending
-from web.api import calls
+from web.api import calls, naming
 from web.api.tei import embed, rank, which
 from web.keys import ENGINE
 from web.wire.tei import answers
@@ -18,7 +18,7 @@ ANY = ("tei_embed", "tei_rerank", "tei_predict")
 
 async def info(request: web.Request) -> web.Response:
     engine = request.app[ENGINE]
-    spec, _ = engine.catalog.resolve(which.model(request, *ANY))
+    spec = naming.entry(engine.catalog, which.model(request, *ANY))
     settings = engine.settings
     said = answers.info(spec, settings.max_items, settings.max_waiting_jobs, product.__version__)
     return sending.small(said)
@@ -27,7 +27,7 @@ async def info(request: web.Request) -> web.Response:
 async def health(request: web.Request) -> web.Response:
     """Nothing, when the model is known and new requests are taken. It need not be loaded."""
     engine = request.app[ENGINE]
-    engine.catalog.resolve(request.match_info["model"])
+    naming.entry(engine.catalog, request.match_info["model"])
     if not engine.accepting:
         raise Stopped
     return web.Response()

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
-from engine.requests import Request, Task
+from engine.requests import Options, Request, Task
 from web import sending
 from web.api import calls
 from web.api.tei import which
@@ -30,9 +30,10 @@ Classes = list[dict[str, Any]]
 
 async def rerank(request: web.Request) -> web.StreamResponse:
     engine, model = request.app[ENGINE], which.model(request, "tei_rerank")
-    await calls.known(request, model)
+    spec = await calls.known(request, model)
     asked = await request.app[INTAKE].asked(request, bodies.rerank)
     assert isinstance(asked, bodies.Reranking)
+    asked = replace(asked, options=_adapted(asked.options, asked.prompt_name, spec))
     _, made = await calls.of(request, Task.SCORE, model, asked)
     response = await engine.submit(made)
     said = pieces.listed(answers.ranks(made.items, response, with_text=asked.return_text))
@@ -46,6 +47,7 @@ async def predict(request: web.Request) -> web.StreamResponse:
     assert isinstance(asked, bodies.Predicting)
     scores = Task.SCORE in spec.tasks
     _check(asked, spec, scores)
+    asked = replace(asked, options=_adapted(asked.options, asked.prompt_name, spec))
     _, made = await calls.of(request, Task.SCORE if scores else Task.EXTRACT, model, asked)
     if scores:
         found, cut = await _pairs(engine, made, asked)
@@ -55,6 +57,16 @@ async def predict(request: web.Request) -> web.StreamResponse:
         found, headers = answers.classes(made.items, response), calls.headers(response)
     said = pieces.listed(found[0] if asked.alone else found)
     return await sending.pieced(request, said, Form.JSON, spec.id, headers)
+
+
+def _adapted(options: Options, prompt_name: str | None, spec: ModelSpec) -> Options:
+    """Raises InvalidInput for a name that is no adapter of the entry: prompts are for embedding."""
+    if prompt_name is None:
+        return options
+    if prompt_name not in spec.loras:
+        has = f"it has: {', '.join(spec.loras)}" if spec.loras else "it has none"
+        raise InvalidInput(f"{spec.id} has no adapter {prompt_name[:100]!r} (prompt_name); {has}.")
+    return replace(options, lora=prompt_name)
 
 
 def _check(asked: bodies.Predicting, spec: ModelSpec, scores: bool) -> None:
@@ -78,7 +90,8 @@ async def _pairs(engine: Engine, made: Request, asked: bodies.Predicting) -> tup
     async def ask(query: str, where: Sequence[int], scope: anyio.CancelScope) -> None:
         items = tuple(made.items[place] for place in where)
         try:
-            response = await engine.submit(replace(made, items=items, options=asked.scoring(query)))
+            options = asked.scoring(query, made.options.lora)
+            response = await engine.submit(replace(made, items=items, options=options))
             for place, classes in zip(where, answers.scores(items, response), strict=True):
                 found[place] = classes
             cut.append(response.usage.truncated)

@@ -30,7 +30,9 @@
     number: (v) => `${+v.toPrecision(2)}`,
   };
 
-  const POWERS = Array.from({ length: 44 }, (_, n) => 2 ** n);
+  // Half a job is none: labels between whole counts would say the same twice.
+  const COUNTS = Array.from({ length: 13 }, (_, n) => [1, 2, 5].map((each) => each * 10 ** n)).flat();
+  const INCREMENTS = { bytes: Array.from({ length: 44 }, (_, n) => 2 ** n), count: COUNTS };
   // What is only known while something happens: single points must be seen, and no line joins them.
   const SPARSE = new Set([1, 2, 6, 7]);
 
@@ -48,7 +50,7 @@
       scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
       axes: [
         { ...axis, show: tall, size: 22, space: 60, grid: { show: false }, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{mm}:{ss}"]] },
-        { ...axis, size: 52, ...(element.dataset.kind === "bytes" ? { incrs: POWERS } : {}), space: 28, values: (_, splits) => splits.map((v) => (v === null ? "" : say(v))) },
+        { ...axis, size: 52, ...(INCREMENTS[element.dataset.kind] ? { incrs: INCREMENTS[element.dataset.kind] } : {}), space: 28, values: (_, splits) => splits.map((v) => (v === null ? "" : say(v))) },
       ],
       series: [{}, ...wanted.map((column, n) => ({ stroke: () => colours[n], width: 1.5, fill: () => (n === 0 && wanted.length === 1 ? colours.fill + "" : undefined), points: { show: tall && SPARSE.has(column), size: 3, fill: () => colours[n] }, spanGaps: false }))],
     };

@@ -58,11 +58,13 @@ const drawing = (() => {
   }
 
   function ranked(answer, texts) {
-    const top = Math.max(...answer.scores.map((each) => Math.abs(each.score)), 1e-9);
+    // Scores of some models are below zero: then the lowest has a short bar, and the highest a full one.
+    const scores = answer.scores.map((each) => each.score), least = Math.min(...scores), most = Math.max(...scores);
+    const from = least < 0 ? least - 0.1 * (most - least || 1) : 0, over = most - from || 1;
     const list = make("ol", { class: "ranked" });
     for (const { item_id: id, score } of answer.scores) {
       const text = texts[Number(id.replace("item-", ""))] ?? id;
-      const meter = make("meter", { min: 0, max: 1, value: Math.max(0, score / top), "aria-hidden": "true" });
+      const meter = make("meter", { min: 0, max: 1, value: (score - from) / over, "aria-hidden": "true" });
       list.append(make("li", {}, make("span", { class: "score" }, score.toPrecision(4)), " ", meter, " ", text));
     }
     return [list];

@@ -137,17 +137,18 @@
     sdk: (url, sent) => {
       const head = `from sie_sdk import SIEClient\nfrom sie_sdk.types import Item\n\nclient = SIEClient(${python(url)})\n`;
       const list = (all) => `[${(all ?? []).map((item) => `Item(text=${python(item.text ?? "")})`).join(", ")}]`;
+      const printed = (call) => `${head}answer = client.${call}\nprint(answer)`;
       const name = python(model.value);
-      if (task.value === "score") return `${head}client.score(${name}, Item(text=${python(sent.query.text)}), ${list(sent.items)})`;
-      if (task.value === "extract") return `${head}client.extract(${name}, ${list(sent.items)}, labels=${python(sent.params.labels ?? [])})`;
-      if (task.value === "generate") return `${head}client.generate(${name}, ${python(sent.prompt)}, max_new_tokens=${sent.max_new_tokens})`;
-      return `${head}client.encode(${name}, ${list(sent.items)}, output_types=${python(sent.params.output_types)})`;
+      if (task.value === "score") return printed(`score(${name}, Item(text=${python(sent.query.text)}), ${list(sent.items)})`);
+      if (task.value === "extract") return printed(`extract(${name}, ${list(sent.items)}${sent.params.labels ? `, labels=${python(sent.params.labels)}` : ""})`);
+      if (task.value === "generate") return printed(`generate(${name}, ${python(sent.prompt)}, max_new_tokens=${sent.max_new_tokens})`);
+      return printed(`encode(${name}, ${list(sent.items)}, output_types=${python(sent.params.output_types)})`);
     },
     openai: (url, sent) => {
       const head = `from openai import OpenAI\n\nclient = OpenAI(base_url=${python(`${url}/v1`)}, api_key="…")\n`;
       const name = python(model.value);
-      if (task.value === "encode") return `${head}client.embeddings.create(model=${name}, input=${python((sent.items ?? []).map((item) => item.text ?? ""))})`;
-      if (task.value === "generate") return `${head}client.chat.completions.create(\n    model=${name},\n    messages=[{"role": "user", "content": ${python(sent.prompt)}}],\n    max_tokens=${sent.max_new_tokens},\n)`;
+      if (task.value === "encode") return `${head}answer = client.embeddings.create(model=${name}, input=${python((sent.items ?? []).map((item) => item.text ?? ""))})\nprint(answer.data[0].embedding)`;
+      if (task.value === "generate") return `${head}answer = client.chat.completions.create(\n    model=${name},\n    messages=[{"role": "user", "content": ${python(sent.prompt)}}],\n    max_tokens=${sent.max_new_tokens},\n)\nprint(answer.choices[0].message.content)`;
       return `# The OpenAI API has no call for ${task.value}; use curl or sie-sdk.`;
     },
   };

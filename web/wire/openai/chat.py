@@ -9,6 +9,7 @@ from msgspec import Meta, Raw, Struct
 
 from engine.requests import Grammar
 from web.wire import free, grammars, options, texts
+from web.wire.bodies import adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -55,6 +56,7 @@ class Chat(Writing):
 def read(body: Body, form: Form, limits: Limits) -> Chat:
     texts.only_json(form)
     asked = decode(body, form, ChatBody)
+    adapter_elsewhere(body, form, "lora_adapter")
     _refuse(asked)
     conversation, item = turns(asked.messages, limits, "messages")
     functions = offered(asked.tools, asked.tool_choice, form)

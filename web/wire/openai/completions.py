@@ -12,6 +12,7 @@ from engine.errors import EngineError
 from engine.requests import Delta, Generated, Response
 from web.dialects import openai
 from web.wire import answers, texts
+from web.wire.bodies import adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -37,6 +38,7 @@ class CompletionBody(Sampled, kw_only=True):
 def read(body: Body, form: Form, limits: Limits) -> Writing:
     texts.only_json(form)
     asked = decode(body, form, CompletionBody)
+    adapter_elsewhere(body, form, "lora_adapter")
     prompts = inputs.items(asked.prompt, form, limits, "prompt")
     if len(prompts) > MAX_PROMPTS:
         raise wrong("prompt", f"prompt has {len(prompts)} entries; at most {MAX_PROMPTS} are taken.")

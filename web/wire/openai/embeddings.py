@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from engine.requests import Encoded, EncodeOptions, OutputType, Response
 from web.wire import answers, options, texts
-from web.wire.bodies import Asked
+from web.wire.bodies import Asked, adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -27,7 +27,7 @@ QUERIES = "retrieval.query"
 
 class EmbeddingsBody(Struct):
     """`input_type` and `task` are not OpenAI's: models that embed queries in another way are told so by them.
-    `task` is Jina's (`retrieval.query`, `text-matching`, ...)."""
+    `task` is Jina's (`retrieval.query`, `text-matching`, ...). `lora_adapter` is an adapter of the model."""
 
     model: str
     input: Raw
@@ -36,6 +36,7 @@ class EmbeddingsBody(Struct):
     user: str | None = None
     input_type: str | None = None
     task: str | None = None
+    lora_adapter: Annotated[str, Meta(min_length=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Embedding(Asked):
 def read(body: Body, form: Form, limits: Limits) -> Embedding:
     texts.only_json(form)
     asked = decode(body, form, EmbeddingsBody)
+    adapter_elsewhere(body, form, "lora_adapter")
     encoding = options.one_of(asked.encoding_format or "float", FORMATS, "encoding_format")
     usual = "query" if asked.task == QUERIES else "document"
     role = options.one_of(asked.input_type or usual, ROLES, "input_type")
@@ -54,6 +56,7 @@ def read(body: Body, form: Form, limits: Limits) -> Embedding:
         output_types=(OutputType.DENSE,),
         is_query=role == "query",
         dimensions=asked.dimensions,
+        lora=asked.lora_adapter,
     )
     return Embedding(
         inputs.items(asked.input, form, limits, "input"),

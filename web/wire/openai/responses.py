@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from engine.requests import GenerateOptions, Grammar, Item
 from web.wire import free, grammars, options, texts
+from web.wire.bodies import adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -66,6 +67,7 @@ class Responding(Writing):
 def read(body: Body, form: Form, limits: Limits) -> Responding:
     texts.only_json(form)
     asked = decode(body, form, ResponsesBody)
+    adapter_elsewhere(body, form, "lora_adapter")
     for name, reason in _REFUSED.items():
         if getattr(asked, name):
             raise wrong(name, f"{name} is not offered: {reason}.")

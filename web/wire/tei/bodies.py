@@ -11,7 +11,7 @@ from engine.errors import InputTooLong, InvalidInput
 from engine.requests import EncodeOptions, ExtractOptions, Item, OutputType, Overflow, ScoreOptions
 from web.dialects.tei import Empty
 from web.wire import texts
-from web.wire.bodies import Asked
+from web.wire.bodies import Asked, adapter_elsewhere
 from web.wire.decoding import Body, decode
 from web.wire.forms import Form
 from web.wire.items import Limits
@@ -36,15 +36,21 @@ class EmbedBody(SparseBody, kw_only=True):
 
 
 class RerankBody(Cutting, kw_only=True):
+    """`prompt_name` is not TEI's here: an adapter of the model."""
+
     query: str
     texts: Texts
     raw_scores: bool = False
     return_text: bool = False
+    prompt_name: str | None = None
 
 
 class PredictBody(Cutting, kw_only=True):
+    """`prompt_name` is not TEI's here: an adapter of the model."""
+
     inputs: Sequences
     raw_scores: bool = False
+    prompt_name: str | None = None
 
 
 class TokenizeBody(Struct):
@@ -68,6 +74,7 @@ class Embedding(Asked):
 @dataclass(frozen=True, slots=True)
 class Reranking(Asked):
     return_text: bool = False
+    prompt_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +85,13 @@ class Predicting(Asked):
     """The first text of each pair; none when the sequences are single texts."""
     alone: bool = False
     raw_scores: bool = False
+    prompt_name: str | None = None
 
-    def scoring(self, query: str) -> ScoreOptions:
-        """For a model that reads pairs and scores them."""
+    def scoring(self, query: str, lora: str | None) -> ScoreOptions:
+        """For a model that reads pairs and scores them, with that adapter."""
         overflow = self.options.overflow if isinstance(self.options, ExtractOptions) else Overflow.DEFAULT
-        return ScoreOptions(Item(text=query), activation=_activation(self.raw_scores), overflow=overflow)
+        activation = _activation(self.raw_scores)
+        return ScoreOptions(Item(text=query), activation=activation, overflow=overflow, lora=lora)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,8 @@ def rerank(body: Body, form: Form, limits: Limits) -> Reranking:
     count(read.texts, limits, "texts")
     query = texts.item(read.query, limits, "query")
     options = ScoreOptions(query, activation=_activation(read.raw_scores), overflow=read.overflow)
-    return Reranking(texts.items(read.texts, limits, "texts"), options, return_text=read.return_text)
+    found = texts.items(read.texts, limits, "texts")
+    return Reranking(found, options, return_text=read.return_text, prompt_name=read.prompt_name)
 
 
 def predict(body: Body, form: Form, limits: Limits) -> Predicting:
@@ -132,6 +142,7 @@ def predict(body: Body, form: Form, limits: Limits) -> Predicting:
         queries=firsts,
         alone=alone,
         raw_scores=read.raw_scores,
+        prompt_name=read.prompt_name,
     )
 
 
@@ -160,7 +171,9 @@ def _unpooled(body: Body, form: Form, limits: Limits, kind: OutputType) -> Embed
 
 def _read(body: Body, form: Form, kind: type[T]) -> T:
     texts.only_json(form)
-    return decode(body, form, kind)
+    read = decode(body, form, kind)
+    adapter_elsewhere(body, form, "prompt_name")
+    return read
 
 
 def _activation(raw: bool) -> str:
