@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -103,22 +103,15 @@ class Trace:
         if not np.isfinite(times).all():
             raise BadTrace(f"{name} has arrival times that are no numbers.")
         count = len(times)
-        notes = []
-        if (backwards := int((np.diff(times) < 0).sum())) > 0:
-            notes.append(f"{backwards} arrivals were out of order and have been sorted")
         order = np.argsort(times, kind="stable")
+        sorted_times = times[order]
         inputs, clamped_in = _sizes(input_size, count)
         outputs, clamped_out = _sizes(output_size if output_size is not None else np.zeros(count), count)
-        if clamped_in + clamped_out:
-            notes.append(f"{clamped_in + clamped_out} negative sizes are taken as 0")
-        notes += _gaps(times[order])
+        resolution = _resolution(sorted_times)
         names = tuple(dict.fromkeys(models))
         number = {model: index for index, model in enumerate(names)}
         codes = np.fromiter((number[model] for model in models), dtype=np.int32, count=count)
         sessions = np.full(count, NO_SESSION) if session is None else np.asarray(session, dtype=np.int64)
-        sorted_times = times[order]
-        if (resolution := _resolution(sorted_times)) > 0:
-            notes.append(f"arrivals are known to {resolution:.3g} s only")
         return cls(
             name=name,
             arrived=sorted_times - sorted_times[0],
@@ -132,7 +125,7 @@ class Trace:
             kind=np.full(count, UNSAID),
             started=float(sorted_times[0]) if sorted_times[0] > FIRST_DATE else 0.0,
             resolution=resolution,
-            notes=tuple(notes),
+            notes=tuple(_mended(times, sorted_times, clamped_in + clamped_out, resolution)),
         )
 
     def told(
@@ -268,6 +261,17 @@ def _sizes(sizes: Sequence[int] | Ints | Floats, count: int) -> tuple[Ints, int]
     found = np.asarray(sizes)
     assert len(found) == count
     return np.maximum(found, 0).astype(np.int64), int((found < 0).sum())
+
+
+def _mended(times: Floats, in_order: Floats, clamped: int, resolution: float) -> Iterator[str]:
+    """What is told of rows that were not as a trace is."""
+    if (backwards := int((np.diff(times) < 0).sum())) > 0:
+        yield f"{backwards} arrivals were out of order and have been sorted"
+    if clamped:
+        yield f"{clamped} negative sizes are taken as 0"
+    yield from _gaps(in_order)
+    if resolution > 0:
+        yield f"arrivals are known to {resolution:.3g} s only"
 
 
 def _gaps(times: Floats) -> list[str]:

@@ -6,25 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from engine.adapters.around import Around
 from engine.adapters.family import Family, Footprint, GenerativeModel, Model, Preparer
 from engine.catalog import ModelSpec
-from engine.requests import Task
 
 
-class WithAdapters:
+class WithAdapters(Around):
     """A family, with the adapters that entries name beside their bases."""
 
     def __init__(self, family: Family, locate: Callable[[ModelSpec], Path]) -> None:
-        self._family = family
+        super().__init__(family)
         self._locate = locate
-
-    @property
-    def cost_unit(self) -> str:
-        return self._family.cost_unit
-
-    @property
-    def tasks(self) -> frozenset[Task]:
-        return self._family.tasks
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         taken = self._family.footprint(spec, path)

@@ -217,10 +217,9 @@ class Room:
         if self.overflow is Overflow.ERROR:
             length = len(ids) + self.tokens - room
             at_least = "at least " if clipped else ""
-            name = "the query" if index is None else f"item {index}"
             raise InputTooLong(
-                f"{name} is {at_least}{length} tokens long ({len(text)} characters); "
-                f"the model takes {self.tokens}",
+                f"{'the query' if index is None else f'item {index}'} is {at_least}{length} tokens "
+                f"long ({len(text)} characters); the model takes {self.tokens}",
                 item=index,
                 length=length,
                 max_length=self.tokens,

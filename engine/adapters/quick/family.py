@@ -5,25 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+from engine.adapters.around import Around
 from engine.adapters.family import Family, Footprint, GenerativeModel, Model, Preparer
 from engine.catalog import ModelSpec
 from engine.entry import QUICK
-from engine.requests import Task
 
 
-class Quick:
+class Quick(Around):
     """A family, to which such an entry is one of backend torch."""
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-
-    @property
-    def cost_unit(self) -> str:
-        return self._family.cost_unit
-
-    @property
-    def tasks(self) -> frozenset[Task]:
-        return self._family.tasks
 
     def footprint(self, spec: ModelSpec, path: Path) -> Footprint:
         if spec.backend not in QUICK:
