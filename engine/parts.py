@@ -132,13 +132,7 @@ async def real_parts(settings: Settings, catalog: Catalog) -> Parts:
         raise SettingsError(wrong)
     devices = await open_devices(settings)
     lock = only_one(settings)
-    sources = Sources(
-        settings.store,
-        settings.online,
-        settings.hub_endpoint,
-        settings.hub_token,
-        frozenset(settings.extras),
-    )
+    sources = Sources.of(settings)
     try:
         _not_emptied(settings.state_dir)
         state = await to_thread.run_sync(_opened, settings.state_dir / "state.db", "full", state_store.check)

@@ -139,7 +139,7 @@ def make_app(engine: Engine) -> web.Application:
     app[INTAKE] = Intake(settings.max_body_bytes, Limits(settings.max_items, settings.max_item_text_bytes))
     app[SNAPSHOTS] = Snapshots(engine, product.__version__)
     app[POOLS] = pools.Pools()
-    app[WEIGHTS] = Weights()
+    app[WEIGHTS] = Weights(engine)
     app[REFERENCE] = openapi_routes.of(ROUTES)
     app[SOCKETS] = WeakSet()
     app[WAY_IN] = Turnstile()

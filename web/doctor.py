@@ -141,8 +141,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 
 
 def _models(settings: Settings, catalog: Catalog) -> Iterator[Finding]:
-    extras = frozenset(settings.extras)
-    sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+    sources = Sources.of(settings)
     here = {spec.id for spec in catalog if sources.here(spec)}
     remedy = "" if len(here) == len(catalog) else "serai models list says which, and from where"
     yield Finding("models", "good", f"{len(here)} of {len(catalog)} entries have weights here", remedy)

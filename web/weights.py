@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import anyio
 from anyio import to_thread
 
 from engine.catalog import Catalog
@@ -16,27 +17,25 @@ HERE, FETCHED, MISSING = "here", "fetched when needed", "not here"
 
 
 class Weights:
-    """Looks at files in a thread, seldom."""
+    """Looks at files in a thread, seldom, for all who ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._looking = anyio.Lock()
         self._seen: Mapping[str, str] = {}
         self._of: Catalog | None = None
         self._until = 0.0
 
-    async def told(self, engine: Engine) -> Mapping[str, str]:
+    async def told(self) -> Mapping[str, str]:
         """By model. What is resident is here, whatever became of its files."""
-        catalog = engine.catalog
-        if self._of is not catalog or engine.now() >= self._until:
-            self._seen = await to_thread.run_sync(_look, catalog, _sources(engine))
-            self._of, self._until = catalog, engine.now() + KEPT
+        engine = self._engine
+        async with self._looking:
+            catalog = engine.catalog
+            if self._of is not catalog or engine.now() >= self._until:
+                self._seen = await to_thread.run_sync(_look, catalog, Sources.of(engine.settings))
+                self._of, self._until = catalog, engine.now() + KEPT
         loaded = {model.id: HERE for model in engine.view().models if model.state == "loaded"}
         return {**self._seen, **loaded}
-
-
-def _sources(engine: Engine) -> Sources:
-    settings = engine.settings
-    extras = frozenset(settings.extras)
-    return Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
 
 
 def _look(catalog: Catalog, sources: Sources) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from engine.catalog import ModelSpec, Source
 from engine.entry import ONNX, ONNX_GRAPHS
@@ -16,6 +16,9 @@ from engine.sources.child import Progress
 from engine.sources.files import NotHere, WheelFiles, below, choose
 from engine.sources.nearest import nearest
 from engine.sources.store import Recipe, Store
+
+if TYPE_CHECKING:
+    from engine.config import Settings
 
 CHECKPOINT = "torch_checkpoint"
 """The conversion that is given pickles of a hub, and reads tensors alone of them."""
@@ -55,6 +58,12 @@ class Sources:
         self._endpoint = hub_endpoint
         self._token = hub_token
         self._extra = frozenset(wheels.canonical(name) for name in allow_extra)
+
+    @classmethod
+    def of(cls, settings: Settings, *extras: str) -> Self:
+        """As the settings name them; `extras` are further optional packs."""
+        packs = frozenset([*settings.extras, *extras])
+        return cls(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, packs)
 
     def locate(
         self, spec: ModelSpec, progress: Progress | None = None, among: Iterable[ModelSpec] = ()

@@ -13,7 +13,7 @@ from web.wire.openai import listing
 
 async def list_models(request: web.Request) -> web.Response:
     engine = request.app[ENGINE]
-    weights = await request.app[WEIGHTS].told(engine)
+    weights = await request.app[WEIGHTS].told()
     seen = status.models(engine.catalog, engine.view())
     ours = [{**model, "weights": weights.get(model["name"])} for model in seen]
     return sending.small({"models": ours, **listing.all_of(engine.catalog)})
@@ -23,7 +23,7 @@ async def show(request: web.Request) -> web.Response:
     """Raises UnknownModel."""
     info = admin.info(request)
     name = str(info["name"])
-    weights = (await request.app[WEIGHTS].told(request.app[ENGINE])).get(name)
+    weights = (await request.app[WEIGHTS].told()).get(name)
     return sending.small({**info, "weights": weights, **listing.one(request.match_info["model"], name)})
 
 

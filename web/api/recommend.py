@@ -40,8 +40,7 @@ async def _known(engine: Engine, specs: Sequence[ModelSpec]) -> list[wire.Known]
     seen = {model.id: model for model in view.models}
     models = [(spec, seen.get(spec.id, ModelView(spec.id, "available"))) for spec in specs]
     may = [(s, m) for s, m in models if m.state in _RUNS and not m.paused and kinds.intersection(s.devices)]
-    extras = frozenset(settings.extras)
-    sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+    sources = Sources.of(settings)
 
     def here() -> list[tuple[ModelSpec, bool, bool]]:
         """With whether each is loaded, and whether its size can be read at once."""

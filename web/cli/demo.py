@@ -37,8 +37,7 @@ def demo(pipeline: str, store: str | None, once: bool) -> None:
     from web.demo.screen import screen
     from web.demo.showing import Plan, show
 
-    extras = frozenset(settings.extras)
-    sources = Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+    sources = Sources.of(settings)
     console = screen()
     names = models.CLAIM if pipeline == "claim" else models.INVOICE
     weights.have(names, known, sources, console)

@@ -138,8 +138,7 @@ def _sources(settings: Settings, *asked: str) -> Sources:
     """`asked`: further optional packs."""
     from engine.sources.locate import Sources
 
-    extras = frozenset([*settings.extras, *asked])
-    return Sources(settings.store, settings.online, settings.hub_endpoint, settings.hub_token, extras)
+    return Sources.of(settings, *asked)
 
 
 def _extras(known: Catalog, names: Sequence[str]) -> frozenset[str]:

@@ -46,9 +46,7 @@ def tune(
     spec, profile = catalogue(settings).resolve(model)
     device = likely_device(spec.devices)
     _one_thread_a_slot()
-    sources = Sources(
-        settings.store, settings.online, settings.hub_endpoint, settings.hub_token, frozenset(settings.extras)
-    )
+    sources = Sources.of(settings)
     chosen = spec.profiled(profile)
     slots = max(1, int(core_quota())) if device == "cpu" else 2
     slots = min(slots, chosen.limits.max_slots or slots)

@@ -58,7 +58,7 @@ class Watcher:
 
 
 class Hub:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, weights: Weights) -> None:
         self.engine = engine
         self.sampler = Sampler()
         self.boot = secrets.token_hex(4)
@@ -75,7 +75,7 @@ class Hub:
         self._cells: dict[str, object] = {}
         self._changed: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
-        self._weights = Weights()
+        self._weights = weights
         self._missing: frozenset[str] = frozenset()
         self._looked = self._sampled = -1e9
         self._acted = -1
@@ -129,7 +129,7 @@ class Hub:
         self._table.update(self._sources(view, now))
         self.bars = bars(view)
         self._compare(self._make_cells(view), self._make_cues(view))
-        weights = await self._weights.told(self.engine)  # for the next look: this one kept nobody waiting
+        weights = await self._weights.told()  # for the next look: this one kept nobody waiting
         self._missing = frozenset(model for model, where in weights.items() if where == MISSING)
 
     def since(self, frame: int, whole: bool) -> dict[str, object]:

@@ -32,7 +32,7 @@ from web.console import (
 from web.console.errands import ERRANDS, Errands
 from web.console.hub import HUB, Hub
 from web.console.recordings import SUMMARIES, Summaries
-from web.keys import ENGINE
+from web.keys import ENGINE, WEIGHTS
 
 ROUTES = (
     web.get("/console/live", live.stream),
@@ -72,7 +72,7 @@ ROUTES = (
 
 def begin(app: web.Application) -> None:
     """What the pages need, once they can be rendered."""
-    app[HUB] = Hub(app[ENGINE])
+    app[HUB] = Hub(app[ENGINE], app[WEIGHTS])
     app[ERRANDS] = Errands(app[ENGINE].settings.state_dir)
     app[SUMMARIES] = Summaries()
     aiohttp_jinja2.get_env(app).filters.update(pages.FILTERS)
