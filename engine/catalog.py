@@ -78,6 +78,12 @@ class Catalog:
         spec, _ = self.resolve(base)
         return (base, tail) if tail in spec.loras else (name, None)
 
+    def named(self, name: str) -> tuple[ModelSpec, str | None, str | None]:
+        """The entry that `name` means, and the profile or adapter behind its colon. Raises as `resolve`."""
+        base, adapter = self.adapted(name)
+        spec, profile = self.resolve(base)
+        return spec, profile, adapter
+
     def _nearest(self, name: str) -> str:
         names = [*self.models, *self.aliases]
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

@@ -48,12 +48,14 @@ class Operators:
         router: Mailbox[RouterMessage],
         opening: Offload,
         left: Callable[[Collection[str]], dict[str, int]],
+        displaced: Callable[[], Awaitable[tuple[str, ...]]],
         paused: Callable[[str], bool],
         drain_limit: float,
         adjustments: Adjustments,
         own: Path,
     ) -> None:
-        """`own` is the directory of entries that are added while serving."""
+        """`own` is the directory of entries that are added while serving; `displaced` says which units no
+        longer fit beside the pins."""
         self.audit = audit
         self.pins = presence.pins
         self._units = units
@@ -61,6 +63,7 @@ class Operators:
         self._presence = presence
         self._router = router
         self._left = left
+        self._displaced = displaced
         self._paused = paused
         self._gate = anyio.Lock()
         """Who is paused changes in the same order here and on disk."""
@@ -162,7 +165,8 @@ class Operators:
             case Action.UNLOAD:
                 await self.audit.of(deed, lambda: self._presence.unload(self._units.serving(unit)))
             case Action.PIN:
-                return await self._pin(Pinned(unit, order.device, order.min_slots), deed)
+                await self._pin(Pinned(unit, order.device, order.min_slots), deed)
+                return await self._displaced()  # it reads files: what was done is on disk before
             case Action.UNPIN:
                 await self._kept(deed, lambda: self._presence.unpin(unit), Unpinned(unit))
             case Action.PAUSE:
@@ -183,8 +187,8 @@ class Operators:
     async def _kept(self, deed: Deed, do: Callable[[], Awaitable[None]], kept: Kept) -> None:
         await self.audit.of(deed, do, kept)
 
-    async def _pin(self, wish: Pinned, deed: Deed) -> tuple[str, ...]:
-        return await self.audit.of(deed, lambda: self._presence.pin(wish), wish)
+    async def _pin(self, wish: Pinned, deed: Deed) -> None:
+        await self._kept(deed, lambda: self._presence.pin(wish), wish)
 
     async def _pause(self, deed: Deed) -> None:
         async with self._gate:
@@ -242,9 +246,9 @@ class Operators:
             await self._changeover.replace(self._units.catalog.resolve(model)[0])
 
     async def _pin_again(self, spec: ModelSpec) -> None:
-        """An entry that was gone is there again, and so are its pins."""
-        for unit in units_of(spec):
-            if wish := self.pins.get(unit):
+        """An entry that was gone is there again, and so are its pins and those of its adapters."""
+        for unit, wish in tuple(self.pins.items()):
+            if parted(unit)[0] in units_of(spec) and self._units.serves(unit):
                 deed = Deed("pin", unit, spec.id, CATALOGUE, "its entry is there again")
                 self.audit.begin(deed)
                 try:

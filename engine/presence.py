@@ -26,11 +26,8 @@ class Presence:
         changeover: Changeover,
         memory: Mailbox[MemoryMessage],
         pins: dict[str, Pinned],
-        displaced: Callable[[], Awaitable[tuple[str, ...]]],
     ) -> None:
-        """`displaced` says which units no longer fit beside the pins."""
         self.pins = pins
-        self._displaced = displaced
         self._units = units
         self._changeover = changeover
         self._memory = memory
@@ -54,8 +51,7 @@ class Presence:
                 raise
             raise StillBusy(text, left={}) from None
 
-    async def pin(self, wish: Pinned) -> tuple[str, ...]:
-        """Units that no longer fit beside the pins."""
+    async def pin(self, wish: Pinned) -> None:
         unit, before = wish.unit, self._unpins[wish.unit]
 
         def check() -> None:
@@ -69,7 +65,6 @@ class Presence:
         await self._of_serving(unit, ask)
         check()
         self.pins[unit] = wish
-        return await self._displaced()
 
     async def unpin(self, unit: str) -> None:
         """While its version changes it is held for that, and let go when it is over."""

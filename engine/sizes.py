@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engine.catalog import ModelSpec
 from engine.errors import EngineError
+from engine.loading import explained
 from engine.memory import placement
 from engine.memory.footprint import Footprint
 from engine.memory.holdings import Holdings
@@ -38,6 +39,8 @@ class Sizes:
         self._ready = ready
         self._opening = opening
         self._read: dict[str, Footprint] = {}
+        self._complaints: dict[str, str] = {}
+        """What was wrong with a unit's files when they were last looked at."""
 
     async def footprint(self, unit: str) -> Footprint | None:
         """What a unit of the catalogue takes, whose weights are here. None where they cannot be used."""
@@ -48,9 +51,15 @@ class Sizes:
         try:
             found = self._read[serving] = await self._inspect(serving)
         except Exception as error:
-            log.warning("%s cannot be sized: %s", serving, type(error).__name__)
+            self._complain(serving, explained(error)[:500])
             return None
         return found
+
+    def _complain(self, unit: str, said: str) -> None:
+        """Once: the files are looked at again each time, for somebody may have mended them."""
+        if self._complaints.get(unit) != said:
+            self._complaints[unit] = said
+            log.warning("%s cannot be sized: %s", unit, said)
 
     async def refusal(self, unit: str) -> EngineError | None:
         """What whoever asked for it now would be told, where it can be on no device beside what is pinned."""

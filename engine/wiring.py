@@ -251,12 +251,11 @@ def _operators(common: _Common, looking: Looking, sizes: Sizes) -> Operators:
         kinds={device.kind for device in parts.devices},
         audit=audit_of(parts, boxes, partial(_briefly, common.adjustments, looking)),
         changeover=changeover,
-        presence=Presence(
-            units=units, changeover=changeover, memory=boxes.memory, pins=pins, displaced=sizes.displaced
-        ),
+        presence=Presence(units=units, changeover=changeover, memory=boxes.memory, pins=pins),
         router=boxes.router,
         opening=parts.opening,
         left=looking.left,
+        displaced=sizes.displaced,
         paused=looking.paused,
         drain_limit=settings.drain_limit,
         adjustments=common.adjustments,

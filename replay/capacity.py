@@ -162,15 +162,13 @@ def measure(
 
 
 def _most_served(found: float | None, sweeps: Sequence[Sequence[Judged]], results: Results) -> float | None:
-    """What is still under way when a step ends counts as unserved, so that bursts at their ends make a fitted
-    saturation too low: it is no less than what any step served, or the traffic as it was in as long."""
+    """Saturation is no less than what was served of the traffic as it was in as long as a step."""
     if found is None:
         return None
     answers = results.answers
     ends = np.sort((answers.arrived + answers.latency)[answers.answered])
-    steps = [step for sweep in sweeps for step in sweep]
-    longest = max(step.end - step.begin for step in steps)
-    return max(found, peak(ends, min(longest, results.span)), *(step.served for step in steps))
+    longest = max(step.end - step.begin for sweep in sweeps for step in sweep)
+    return max(found, peak(ends, min(longest, results.span)))
 
 
 def _worst(server: Server, period: Traffic, window: float, seed: int) -> float:

@@ -76,7 +76,8 @@ def slo_knee(sweep: Sequence[Step], target: float) -> float | None:
 
 
 def saturation(steps: Sequence[Step]) -> float | None:
-    """Where min(offered, C) fits what was served best: C, in requests per second.
+    """Where min(offered, C) fits what was served best: C, in requests per second, and no less than any step
+    served. What is under way when a step ends counts as unserved, so that bursts there make the fit too low.
 
     None when nothing was refused or left behind: then the ramp did not reach it.
     """
@@ -88,7 +89,7 @@ def saturation(steps: Sequence[Step]) -> float | None:
         return None
     tried = np.linspace(served.max() * 0.5, served.max() * 1.1, 400)
     errors = [float(((np.minimum(offered, limit) - served) ** 2).sum()) for limit in tried]
-    return float(tried[int(np.argmin(errors))])
+    return max(float(tried[int(np.argmin(errors))]), float(served.max()))
 
 
 def inflection(steps: Sequence[Step], limit: float | None) -> float | None:

@@ -158,11 +158,13 @@ class Ladder:
 
 
 def fails(server: Server, traffic: Traffic, seed: int) -> Group | None:
-    """The first group of which too many are late, or None. Ends as soon as that is certain."""
+    """The first group of which too many are late, or None. Ends as soon as that is certain. Where nothing at
+    all is answered any group has failed, also one too small to be judged."""
     since = traffic.trace.span * WARM_UP
     wire = tripwire(traffic, server, since)
     results = Twin(server, traffic, seed, tripwire=wire).run()
-    found = groups(results, server, since) if wire.tripped or not results.answers.answered.any() else []
-    if wire.tripped is None:
-        return next(iter(found), None)
-    return next(group for group in found if (group.unit, group.service_class) == wire.tripped)
+    tripped = wire.tripped
+    if tripped is None and results.answers.answered.any():
+        return None
+    failed = (g for g in groups(results, server, since) if tripped in (None, (g.unit, g.service_class)))
+    return next(failed, None)

@@ -21,7 +21,7 @@ from engine.requests import ServiceClass
 from replay.formats.reading import read
 from replay.peaks import when
 from replay.recording import Recording, read_database, read_file
-from replay.replaying.wanted import WRONG, used
+from replay.replaying.wanted import WRONG, left_out, used
 from replay.report.verdict import lag_limit
 from replay.rules import DAY
 from replay.trace import BadTrace, Trace, merged
@@ -136,11 +136,8 @@ def _asked(recorded: Recording) -> Trace:
     """Without what no server could have answered, as a replay leaves it out."""
     trace = recorded.trace()
     wrong = recorded.answers().ended(*WRONG)
-    if not wrong.any():
-        return trace
-    note = f"{int(wrong.sum())} requests that no server could answer are left out"
-    left = trace.take(~wrong[trace.row])
-    return replace(used(left), notes=(*left.notes, note))
+    left = used(trace.take(~wrong[trace.row]))
+    return replace(left, notes=(*left.notes, *left_out(int(wrong.sum()))))
 
 
 def _that_ran(trace: Trace, server: Server) -> Trace:

@@ -23,7 +23,7 @@ from engine.adapters.forward import onnx, weights
 from engine.adapters.forward.heads import sequence_logits
 from engine.adapters.forward.packed import Ids, workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
-from engine.adapters.preparing.kinds import extract_options, only_texts, raw_scores
+from engine.adapters.preparing.kinds import each_text, extract_options, raw_scores
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import fit
 from engine.catalog import ModelSpec
@@ -62,12 +62,11 @@ class ClassPreparer:
         raw, options = raw_scores(options)
         extract = extract_options(task, options)
         asked = self._labels.choose(extract.labels)
-        texts = only_texts(items)
-        ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
-        return [
-            text if isinstance(text, EngineError) else self._one(next(ids), extract, asked, raw, index)
-            for index, text in enumerate(texts)
-        ]
+        return each_text(
+            items,
+            self._tokenizer.ids,
+            lambda _, ids, index: self._one(ids, extract, asked, raw, index),
+        )
 
     def _one(
         self, ids: Ids, options: ExtractOptions, asked: Chosen, raw: bool, index: int

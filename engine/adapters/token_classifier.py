@@ -23,7 +23,7 @@ from engine.adapters.forward import onnx, weights
 from engine.adapters.forward.packed import workspace_per_token
 from engine.adapters.labelling.labels import Chosen, Labels, in_order
 from engine.adapters.labelling.tagging import Tagger, Tokens
-from engine.adapters.preparing.kinds import extract_options, only_texts
+from engine.adapters.preparing.kinds import each_text, extract_options
 from engine.adapters.preparing.tokens import Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import Span, fit, owned
 from engine.catalog import ModelSpec
@@ -66,12 +66,11 @@ class TagPreparer:
     def prepare(self, task: Task, items: Sequence[Item], options: Options) -> list[Prepared | EngineError]:
         extract = extract_options(task, options)
         asked = self._labels.choose(extract.labels)
-        texts = only_texts(items)
-        encodings = iter(self._tokenizer.encodings([text for text in texts if isinstance(text, str)]))
-        return [
-            text if isinstance(text, EngineError) else self._one(text, next(encodings), extract, asked, index)
-            for index, text in enumerate(texts)
-        ]
+        return each_text(
+            items,
+            self._tokenizer.encodings,
+            lambda text, encoding, index: self._one(text, encoding, extract, asked, index),
+        )
 
     def _one(
         self, text: str, encoding: Encoding, options: ExtractOptions, asked: Chosen, index: int

@@ -26,7 +26,7 @@ from engine.adapters.forward.packed import CHUNK, Encoder, Ids, workspace_per_to
 from engine.adapters.forward.packing import Layout, buckets
 from engine.adapters.labelling.labels import in_order
 from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, checked, flag
-from engine.adapters.preparing.kinds import only_texts
+from engine.adapters.preparing.kinds import each_text
 from engine.adapters.preparing.tokens import Frame, Piece, TextTokenizer, max_tokens
 from engine.adapters.preparing.windows import fit
 from engine.catalog import ModelSpec
@@ -87,14 +87,11 @@ class EntailPreparer:
         wanted = self._labels.choose(options.labels, Thresholds.of(self._spec, options, 0.0))
         multi = flag(self._spec, options, "multi_label", False)
         hypotheses = tuple(self._tokenizer.ids(self._hypotheses(options, wanted)))
-        texts = only_texts(items)
-        ids = iter(self._tokenizer.ids([text for text in texts if isinstance(text, str)]))
-        return [
-            text
-            if isinstance(text, EngineError)
-            else self._one(next(ids), hypotheses, wanted, multi, options, index)
-            for index, text in enumerate(texts)
-        ]
+        return each_text(
+            items,
+            self._tokenizer.ids,
+            lambda _, ids, index: self._one(ids, hypotheses, wanted, multi, options, index),
+        )
 
     def _hypotheses(self, options: ExtractOptions, wanted: Wanted) -> list[str]:
         template = options.extra.get("hypothesis_template")

@@ -167,8 +167,7 @@ class Custody:
         resident = self.held.residents[unit, device]
         told = self.arrivals.came(resident, seconds, now)
         if resident.yielding:
-            why = "with its base" if resident.base and resident.base.yielding else "by an operator"
-            told += self.departures.evict(resident, why, now)
+            told += self.departures.evict(resident, resident.parting, now)
         else:
             answers = [*self.asks.loaded(unit), *self.pinning.hold(resident, now)]
             told = [Ready(unit, device, seconds), *told, *answers]

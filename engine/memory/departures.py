@@ -47,7 +47,7 @@ class Departures:
         effects: list[Effect] = []
         for adapter in resident.adapters:
             if adapter.state is Residency.LOADING:
-                adapter.yielding = True
+                adapter.yielding, adapter.parting = True, reason
             elif adapter.state is Residency.READY and not adapter.yielding:
                 effects += self.evict(adapter, reason, now)
         return effects
@@ -62,7 +62,7 @@ class Departures:
         effects: list[Effect] = []
         for resident in there:
             if resident.state is Residency.LOADING:
-                resident.yielding = True
+                resident.yielding, resident.parting = True, reason
             elif not resident.yielding:
                 effects += self.evict(resident, reason, now)
         return effects

@@ -175,7 +175,8 @@ def no_room(held: Holdings, unit: str, device: str | None = None, slots: int = 1
     devices = [device] if device else held.devices(unit)
     if not devices:
         return _no_device(held, unit)
-    where = next((d for d in devices if held.seats(d)), devices[0])
+    roomy = [d for d in devices if _alone(held, unit, d, slots) <= held.ledgers[d].budget_bytes] or devices
+    where = next((d for d in roomy if held.seats(d)), roomy[0])
     of, weights = held.adapts(unit), held.footprints[unit].weights_bytes
     floor = held.floor(of or unit, where)
     slots = held.seats(where, {unit: slots})[of or unit]  # its base may be pinned with several

@@ -67,6 +67,8 @@ class Resident:
     """Leases in the recent past, fading; see `used`."""
     failure: Failure | None = None
     attempts: int = 0
+    parting: str = ""
+    """While it loads and is to leave when it has come: why."""
     base: Resident | None = field(default=None, compare=False, repr=False)
     """Of an adapter, what it is laid over: it is there as long as this one is."""
     adapters: list[Resident] = field(default_factory=list, compare=False, repr=False)

@@ -123,8 +123,8 @@ class Misfits:
             return InputTooLong(text)
         if told.max_cost <= 0 or told.max_kv_tokens <= 0:
             return NoRoom(
-                f"{told.device} has no memory left for any batch of {unit} beside what is pinned there. "
-                "Unpin something, or give the server more memory."
+                f"{told.device} has no memory left for any batch of {unit} beside its weights and what is "
+                "pinned there. Unpin something there, or give the server more memory."
             )
         if self.facts(unit).generative:
             return InputTooLong(

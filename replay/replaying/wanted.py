@@ -73,7 +73,6 @@ def chosen(trace: Trace, answers: Answers | None, wanted: Wanted) -> Chosen:
     wrong = int((~mask & _inside(trace, wanted)).sum())
     part = trace.take(mask).renamed({k: v for k, v in wanted.names.items() if k in trace.models})
     original = answers.take(mask).renamed(wanted.names) if answers is not None else None
-    notes = (f"{wrong} requests that no server could answer are left out",) if wrong else ()
     if unknown := [name for name in wanted.names if name not in trace.models]:
         raise BadTrace(f"{trace.name} has no {', '.join(unknown)}; it has {', '.join(trace.models)}.")
     made = used(part).spread(wanted.seed).sized(wanted.input_scale, wanted.output_scale)
@@ -85,7 +84,12 @@ def chosen(trace: Trace, answers: Answers | None, wanted: Wanted) -> Chosen:
     if answers is not None:
         took = answers.latency[made.row]
         latency = np.where(np.isfinite(took), took, 0.0)
-    return Chosen(replace(made, notes=(*made.notes, *notes)), original, latency)
+    return Chosen(replace(made, notes=(*made.notes, *left_out(wrong))), original, latency)
+
+
+def left_out(wrong: int) -> tuple[str, ...]:
+    """What is said of so many requests that ended as one of `WRONG`."""
+    return (f"{wrong} requests that no server could answer are left out",) if wrong else ()
 
 
 def _inside(trace: Trace, wanted: Wanted) -> np.ndarray:

@@ -651,6 +651,19 @@ async def test_a_pin_whose_adapter_leaves_its_entry_is_told_and_audited_and_hold
     assert [r.unit for r in again] == ["a#3:legal"]
 
 
+async def test_a_pin_of_an_adapter_holds_again_when_its_model_is_back(tmp_path):
+    async with served(tmp_path, with_adapters("legal"), entry("b")) as opened:
+        await opened.pin("a:legal")
+        write(tmp_path, entry("b"))
+        await opened.operators.reload_catalog()
+        await anyio.sleep(5)
+        write(tmp_path, with_adapters("legal"), entry("b"))
+        await opened.operators.reload_catalog()
+        again = [r.unit for m in opened.view().models for r in m.residencies if r.pinned]
+
+    assert again == ["a#2:legal"]
+
+
 async def test_what_a_new_version_turns_out_is_not_said_to_go_by_an_operator(tmp_path, caplog):
     caplog.set_level("INFO", "engine.cataloguing")
     async with served(tmp_path, entry("a"), entry("b")) as opened:

@@ -86,6 +86,34 @@ async def test_pins_are_resident_again_before_anything_is_asked(tmp_path):
     assert not response.cold
 
 
+class Gate:
+    """Files are read at once until it is closed, then when it opens."""
+
+    def __init__(self) -> None:
+        self.closed, self.waits, self.opens = False, anyio.Event(), anyio.Event()
+
+    async def __call__(self, work, /):
+        if self.closed:
+            self.waits.set()
+            await self.opens.wait()
+        return work()
+
+
+async def test_an_unpin_is_the_last_word_while_a_pin_still_looks_for_what_no_longer_fits(tmp_path):
+    gate = Gate()
+    async with opened(tmp_path, opening=gate) as engine:
+        await engine.load("a")
+        gate.closed = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.pin, "a")
+            await gate.waits.wait()
+            await engine.unpin("a")
+            gate.opens.set()
+
+    async with opened(tmp_path) as engine:
+        assert pinned(engine) == set()
+
+
 async def test_a_pin_that_was_refused_does_not_come_back(tmp_path):
     async with opened(tmp_path) as engine:
         await engine.pin("a")

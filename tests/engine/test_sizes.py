@@ -71,10 +71,14 @@ async def test_looking_is_done_once_and_the_memory_manager_knows_nothing_of_it()
     assert (looked, known) == (1, None)
 
 
-async def test_files_that_cannot_be_used_tell_nothing():
+async def test_files_that_cannot_be_used_tell_nothing_but_the_log_once(caplog):
     async with engine(MODELS, family=lambda name: Broken()) as opened:
         assert await opened.sizes.footprint("a/small") is None
         assert await opened.sizes.refusal("a/small") is None
+        await opened.sizes.displaced()
+
+    told = [r.message for r in caplog.records if "cannot be sized" in r.message]
+    assert told == [f"{name} cannot be sized: ValueError: no header" for name in ("a/small", "a/large")]
 
 
 async def test_a_pin_tells_of_models_that_no_longer_fit_though_nobody_ever_asked_for_them():

@@ -69,6 +69,11 @@ async def test_a_classifier_reads_with_the_adapter_that_prompt_name_names(engine
             "name one",
         ),
         ("/v1/generate/fake/writer", {"prompt": "x", "lora_adapter": "medical", **NAMED}, "name one"),
+        (
+            "/v1/generate/fake/writer",
+            {"prompt": "x", "options": {"lora_adapter": "legal"}},
+            "in lora_adapter",
+        ),
         ("/v1/embeddings", {**EMBEDDINGS, "lora_adapter": "legal", "task": "medical"}, "name one"),
         ("/v1/encode/fake/encoder", {**ITEMS, **NAMED}, "options.lora_id is not read here"),
         ("/v1/encode/fake/encoder", {**ITEMS, "lora_adapter": "legal"}, "in params.options.lora_id"),

@@ -14,6 +14,7 @@ from engine.errors import InvalidInput
 from engine.orders import Action, Order, Previewed
 from web import sending
 from web.access.current import current
+from web.api import naming
 from web.errors import NotFound
 from web.keys import ENGINE, INTAKE
 from web.wire import status
@@ -106,8 +107,7 @@ async def show(request: web.Request) -> web.Response:
 def info(request: web.Request) -> dict[str, object]:
     """The model that a path names. Raises UnknownModel."""
     engine = request.app[ENGINE]
-    named, _ = engine.catalog.adapted(request.match_info["model"])
-    spec, _ = engine.catalog.resolve(named)
+    spec = naming.entry(engine.catalog, request.match_info["model"])
     mine = next(m for m in status.models(engine.catalog, engine.view()) if m["name"] == spec.id)
     targets = [spec.id, *(f"{spec.id}:{profile}" for profile in spec.profiles)]
     adjusted = {target: values for target in targets if (values := engine.operators.adjusted(target))}

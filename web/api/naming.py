@@ -29,8 +29,7 @@ async def known(engine: Engine, model: str, check: Callable[[str], object]) -> M
 def chosen(catalog: Catalog, model: str, asked: Asked) -> tuple[ModelSpec, str | None, Options]:
     """The entry and the profile that a body is for, and its options with the adapter that `model` may name,
     or the body's own where the model has it. Raises UnknownModel, InvalidInput for two adapters."""
-    plain, lora = catalog.adapted(model)
-    spec, profile = catalog.resolve(plain)
+    spec, profile, lora = catalog.named(model)
     if asked.profile:
         spec, profile = catalog.resolve(f"{spec.id}:{asked.profile}")
     own = asked.lora if asked.lora in spec.loras else None
@@ -43,4 +42,4 @@ def chosen(catalog: Catalog, model: str, asked: Asked) -> tuple[ModelSpec, str |
 
 def entry(catalog: Catalog, model: str) -> ModelSpec:
     """The one that `model` names, also with a profile or an adapter behind a colon. Raises UnknownModel."""
-    return catalog.resolve(catalog.adapted(model)[0])[0]
+    return catalog.named(model)[0]

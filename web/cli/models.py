@@ -65,7 +65,7 @@ def show(model: str, config: Path | None, pairs: tuple[str, ...], **flags: objec
 
     settings = settings_from(config, pairs, **flags)
     known = catalogue(settings)
-    spec, _ = known.resolve(known.adapted(model)[0])
+    spec = known.named(model)[0]
     entry = {"models": [spec.model_dump(mode="json", exclude_defaults=True)]}
     click.echo(f"# weights: {_sources(settings).here(spec) or 'none here'}")
     click.echo(f"# units: {', '.join(sorted(units_of(spec)))}")

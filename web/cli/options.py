@@ -90,7 +90,7 @@ def described(known: Catalog, names: Iterable[str]) -> None:
     lacking = []
     for name in names:
         try:
-            known.resolve(known.adapted(name)[0])
+            known.named(name)
         except (UnknownModel, InvalidInput):
             lacking.append(name)
     if lacking:

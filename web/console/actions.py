@@ -53,8 +53,7 @@ async def sheet(request: web.Request) -> web.Response:
     await hub.look()
     engine = request.app[ENGINE]
     name = situations.target(engine, request.query.get("model", "")[:MOST])
-    named, adapter = engine.catalog.adapted(name)
-    spec = engine.catalog.resolve(named)[0]
+    spec, _, adapter = engine.catalog.named(name)
     now = situations.situation(hub, name)
     context = {
         "model": name,

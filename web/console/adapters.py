@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.catalog import ModelSpec
+from engine.looking import STATES as CALLED
+from engine.memory.residency import Residency
 from engine.orders import Action
 from engine.units import adapted, base, parted
 from engine.view import ResidencyView
 from web.console import words
-
-STATES = {"ready": "loaded", "loading": "loading", "leaving": "unloading", "failed": "failed"}
-"""What a model is called in that state of its own."""
+from web.console.rows import STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ def pinned_of(unit: str, residencies: Iterable[ResidencyView]) -> tuple[str, ...
 
 def _adapter(name: str, unit: str, residencies: list[ResidencyView]) -> Adapter:
     mine = [r for r in residencies if base(r.unit) == unit]
-    states = [STATES[r.state] for r in mine if r.state in STATES]
+    states = {CALLED[Residency(r.state)] for r in mine}
     return Adapter(
         name=name,
         unit=unit,
-        state=next((state for state in STATES.values() if state in states), "available"),
+        state=next((state for state in STATES if state in states), "available"),
         where=", ".join(sorted({r.device for r in mine if r.weights_bytes})) or words.NOTHING,
         size_bytes=sum(r.weights_bytes for r in mine),
         pinned=any(r.pinned for r in mine),

@@ -24,8 +24,7 @@ SHOWN = 30
 async def show(request: web.Request) -> web.Response:
     """Of `model:adapter` the model's page, at that adapter. Raises UnknownModel."""
     hub, catalog = request.app[HUB], request.app[ENGINE].catalog
-    named, adapter = catalog.adapted(request.match_info["model"])
-    spec, _ = catalog.resolve(named)
+    spec, _, adapter = catalog.named(request.match_info["model"])
     if adapter is not None:
         place = f"{pages.model_path(spec.id)}#adapter-{quote(adapter)}"
         return web.Response(

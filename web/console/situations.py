@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from engine.catalog import ModelSpec
 from engine.orders import Action
-from engine.units import base
+from engine.units import adapted, base
+from engine.view import ResidencyView
 from web.console import adapters, costs
 from web.console.adapters import Adapter
 from web.console.costs import Cost, Situation
@@ -24,10 +25,9 @@ def target(engine: Engine, said: str, action: Action | None = None) -> str:
 
     Raises UnknownModel, and InvalidInput for a profile that there is not.
     """
-    named, adapter = engine.catalog.adapted(said)
-    spec, profile = engine.catalog.resolve(named)
+    spec, profile, adapter = engine.catalog.named(said)
     if adapter is not None:
-        return f"{spec.id}:{adapter}"  # what is not done to adapters the engine refuses
+        return adapted(spec.id, adapter)  # what is not done to adapters the engine refuses
     if profile is None or (action not in (None, Action.ADJUST) and action not in OF_UNITS):
         return spec.id
     return f"{spec.id}:{profile}"
@@ -36,11 +36,9 @@ def target(engine: Engine, said: str, action: Action | None = None) -> str:
 def acts(hub: Hub, name: str) -> list[tuple[Action, Cost]]:
     """What makes sense now: of pin and unpin, pause and resume one each."""
     now = situation(hub, name)
-    named, adapter = hub.engine.catalog.adapted(name)
-    spec, profile = hub.engine.catalog.resolve(named)
+    spec, profile, adapter = hub.engine.catalog.named(name)
     if now is not None and adapter is not None:
-        there = next(each for each in of_model(hub, spec) if each.name == adapter)
-        return [(action, costs.of(action, now)) for action in there.acts]
+        return [(action, costs.of(action, now)) for action in _adapter(hub, spec, adapter).acts]
     if now is None or (profile and spec.unit(profile) == spec.id):
         return []  # a profile of the same weights is where its model is
     row = now.row
@@ -59,24 +57,20 @@ def acts(hub: Hub, name: str) -> list[tuple[Action, Cost]]:
 def situation(hub: Hub, name: str) -> Situation | None:
     """None for what has only just come."""
     engine = hub.engine
-    named, adapter = engine.catalog.adapted(name)
-    spec, profile = engine.catalog.resolve(named)
+    spec, profile, adapter = engine.catalog.named(name)
     row = row_of(hub, spec.id)
     if row is None:
         return None
-    here = [r for m in hub.view.models if m.id == spec.id for r in m.residencies]
     if adapter is not None:
-        return _of_adapter(hub, spec, row, next(a for a in of_model(hub, spec) if a.name == adapter))
+        return _of_adapter(hub, spec, row, _adapter(hub, spec, adapter))
+    here = _residencies(hub, spec)
     if profile is not None:
         mine = [r for r in here if base(r.unit) == spec.unit(profile)]
         held = sum(r.weights_bytes for r in mine)
         state = "loaded" if held else "available"
         row = replace(row, size_bytes=held, pinned=any(r.pinned for r in mine), state=state)
     unit = engine.closely.unit(spec.unit(profile))
-    leaving: tuple[str, ...] = ()
-    if not row.size_bytes and unit.weights_bytes:
-        device = next((d.name for d in hub.view.devices if d.kind in spec.devices), "")
-        leaving = tuple(each.unit for each in engine.closely.would_leave(device, unit.weights_bytes) or ())
+    leaving = () if row.size_bytes else _leaving(hub, spec, unit.weights_bytes or 0)
     tally = engine.closely.journal.models.get(spec.id)
     return Situation(
         row=row,
@@ -92,7 +86,21 @@ def situation(hub: Hub, name: str) -> Situation | None:
 
 def of_model(hub: Hub, spec: ModelSpec) -> list[Adapter]:
     """The model's adapters as they are now."""
-    return adapters.adapters(spec, [r for m in hub.view.models if m.id == spec.id for r in m.residencies])
+    return adapters.adapters(spec, _residencies(hub, spec))
+
+
+def _adapter(hub: Hub, spec: ModelSpec, name: str) -> Adapter:
+    return next(each for each in of_model(hub, spec) if each.name == name)
+
+
+def _residencies(hub: Hub, spec: ModelSpec) -> list[ResidencyView]:
+    return [r for m in hub.view.models if m.id == spec.id for r in m.residencies]
+
+
+def _leaving(hub: Hub, spec: ModelSpec, taken: int) -> tuple[str, ...]:
+    """Units that would make room for so many bytes more of it."""
+    device = next((d.name for d in hub.view.devices if d.kind in spec.devices), "")
+    return tuple(each.unit for each in hub.engine.closely.would_leave(device, taken) or ()) if taken else ()
 
 
 def _of_adapter(hub: Hub, spec: ModelSpec, row: Row, adapter: Adapter) -> Situation:
@@ -101,8 +109,7 @@ def _of_adapter(hub: Hub, spec: ModelSpec, row: Row, adapter: Adapter) -> Situat
     unit, under = closely.unit(adapter.unit), closely.unit(spec.unit())
     alone = row.state in ("available", "failed")
     takes = (unit.weights_bytes or 0) + ((under.weights_bytes or 0) if alone else 0)
-    device = next((d.name for d in hub.view.devices if d.kind in spec.devices), "")
-    leaving = closely.would_leave(device, takes) if takes and not adapter.size_bytes else ()
+    leaving = () if adapter.size_bytes else _leaving(hub, spec, takes)
     its = replace(
         row,
         state=adapter.state,
@@ -115,7 +122,7 @@ def _of_adapter(hub: Hub, spec: ModelSpec, row: Row, adapter: Adapter) -> Situat
     return Situation(
         row=its,
         unit=unit,
-        leaving=tuple(each.unit for each in leaving or () if base(each.unit) != spec.unit()),
+        leaving=tuple(each for each in leaving if base(each) != spec.unit()),
         displaced=closely.displaced(adapter.unit),
         recent=adapter.idle < costs.RECENTLY,
         brings=spec.id if alone else "",

@@ -133,6 +133,7 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
         said = f"Unsupported fields: {', '.join(strange)[:500]}. Leave them out."
         raise InvalidInput(said + options.meant(strange, known))
     read = decode(body, form, GenerateBody)
+    adapter_elsewhere(body, form, "lora_adapter", "options.lora_id")
     given = options.known(_options(read.options, form), options.GenerateKnown)
     size = len(read.prompt.encode())
     if size > limits.item_text_bytes:
@@ -145,12 +146,12 @@ def generate(body: Body, form: Form, limits: Limits) -> Asked:
     return _asked((item,), chosen, given, stream=bool(read.stream))
 
 
-def adapter_elsewhere(body: Body, form: Form, belongs: str) -> None:
+def adapter_elsewhere(body: Body, form: Form, *belongs: str) -> None:
     """Fields that nobody reads are ignored, but not an adapter's name: another model would answer.
 
-    `belongs` is where the route reads it. Raises InvalidInput that says so.
+    `belongs` are the places where the route reads it. Raises InvalidInput that names the first.
     """
-    if b"lora" not in body:
+    if b"lora_" not in body:
         return
     top = _map(body, form)
     params = _map(top.get("params"), form)
@@ -158,8 +159,8 @@ def adapter_elsewhere(body: Body, form: Form, belongs: str) -> None:
     places["params.options."] = _map(params.get("options"), form)
     for where, fields in places.items():
         for name in ADAPTER_FIELDS:
-            if where + name != belongs and free.given(fields.get(name, free.ABSENT)):
-                said = f"{where}{name} is not read here: name the adapter in {belongs}"
+            if where + name not in belongs and free.given(fields.get(name, free.ABSENT)):
+                said = f"{where}{name} is not read here: name the adapter in {belongs[0]}"
                 raise InvalidInput(f"{said}, or in the model's name, as in model:adapter.", param=name)
 
 

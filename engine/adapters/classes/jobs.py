@@ -13,7 +13,7 @@ from engine.adapters.classes.directory import LABELS_APART, MARKERS, PROMPT_APAR
 from engine.adapters.family import Prepared
 from engine.adapters.forward.packed import Ids
 from engine.adapters.labelling.open_labels import OpenLabels, Thresholds, Wanted, fits, flag
-from engine.adapters.preparing.kinds import only_texts
+from engine.adapters.preparing.kinds import each_text
 from engine.adapters.preparing.named import named_tokenizer
 from engine.adapters.preparing.tokens import TextTokenizer, encoder_tokens, max_tokens
 from engine.adapters.preparing.windows import fit
@@ -78,14 +78,12 @@ class ClassesPreparer:
         if task is not Task.EXTRACT or not isinstance(options, ExtractOptions):
             raise InvalidInput(f"This model finds labels of texts; it cannot {task}.")
         asked = self._ask(options)
-        texts = only_texts(items)
-        good = [text for text in texts if isinstance(text, str)]
-        whole = [f"{asked.form.before}{text}{asked.form.after}" for text in good]
-        encodings = iter(self._tokenizer.encodings(whole))
-        return [
-            text if isinstance(text, EngineError) else self._one(text, next(encodings), asked, index)
-            for index, text in enumerate(texts)
-        ]
+        before, after = asked.form.before, asked.form.after
+        return each_text(
+            items,
+            lambda texts: self._tokenizer.encodings([f"{before}{text}{after}" for text in texts]),
+            lambda text, encoding, index: self._one(text, encoding, asked, index),
+        )
 
     def _ask(self, options: ExtractOptions) -> _Asked:
         if options.output_schema is not None:

@@ -78,7 +78,9 @@ def stored_in(file: Path) -> dict[str, Stored]:
         entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
         ordered = sorted(entries.items(), key=lambda pair: tuple(pair[1]["data_offsets"]))
         return {name: _stored(file, 8 + length, size, name, entry) for name, entry in ordered}
-    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except BadWeights:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadWeights(f"{file} has a header that cannot be read: {error}") from error
 
 
@@ -87,6 +89,8 @@ def _stored(file: Path, data: int, size: int, name: str, entry: dict[str, Any]) 
     if entry["dtype"] not in DTYPES:
         raise BadWeights(f"{file}: {name} is stored as {entry['dtype']}, which is not supported")
     begin, end = entry["data_offsets"]
+    if not all(type(number) is int and number >= 0 for number in (begin, end, *entry["shape"])):
+        raise BadWeights(f"{file}: {name} has a shape or a place that is no whole number from 0 on")
     stored = Stored(file, DTYPES[entry["dtype"]], tuple(entry["shape"]), data + begin)
     if end - begin != stored.nbytes() or data + end > size:
         raise BadWeights(f"{file}: the bytes of {name} are not where its header says")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.runtime import Undefined
+from jinja2.utils import Namespace
 
 SECONDS = 2.0
 """Processor time of the thread. The templates of published models take milliseconds."""
@@ -23,6 +24,10 @@ PER_OUTPUT = 8
 NODES = 500_000
 """Values inside of one value: lists of lists of the same list double with each."""
 DEEP = 100
+
+_LISTED = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
+_SHORT = (*_LISTED, Mapping, Undefined, float, type(None))
+"""By itself, without what is in it."""
 
 
 class TooMuch(TemplateError):
@@ -65,11 +70,13 @@ def weight(value: Any) -> int:
     for _ in range(DEEP):
         below: list[Any] = []
         for each in level:
+            if isinstance(each, Namespace):  # written, it doubles with each that holds another twice
+                raise TooMuch("the model's chat template writes a namespace, or keeps one in another value")
             nodes += 1
             total += _own(each)
             if isinstance(each, Mapping):
                 below += [*each.keys(), *each.values()]
-            elif isinstance(each, list | tuple | set | frozenset):
+            elif isinstance(each, _LISTED):
                 below += each
             if nodes + len(below) > NODES:
                 raise TooMuch("the model's chat template makes a list of too many values")
@@ -89,6 +96,6 @@ def _own(value: Any) -> int:
         return len(value) + 2
     if isinstance(value, int):
         return value.bit_length() // 3 + 1
-    if isinstance(value, Undefined | float | None | Mapping | list | tuple | set | frozenset):
+    if isinstance(value, _SHORT):
         return 24
     return 64

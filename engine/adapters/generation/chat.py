@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from engine.adapters.generation import turns
 from engine.adapters.generation.probing import probe
-from engine.adapters.generation.templates import Template
+from engine.adapters.generation.templates import FAILING, Template
 from engine.adapters.generation.turns import Turn
 from engine.errors import InputTooLong, InvalidInput
 
@@ -156,7 +155,7 @@ class Chat:
         try:
             chosen = self._tokenizer.get_chat_template(tools=list(tools) or None)
             return self._templates[chosen].render(own, tools, self._variables)
-        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        except FAILING as error:
             raise InvalidInput(f"messages: {error}") from error
 
     def _template_markers(self) -> tuple[str, ...]:

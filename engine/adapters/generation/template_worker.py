@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from engine.adapters.documents.worker import Handle, serve
 from engine.adapters.generation.allowance import TooMuch
-from engine.adapters.generation.templates import Template
+from engine.adapters.generation.templates import FAILING, Template
 from engine.errors import InvalidInput
 
 LONG = "A word and another. " * 5000
@@ -25,7 +25,7 @@ def prepare(setup: Mapping[str, Any]) -> Handle:
         for messages, tools in _conversations():
             try:
                 # what a template says of a turn that it does not take is for whoever sends one
-                with contextlib.suppress(TypeError, ValueError, LookupError, RecursionError, TemplateError):
+                with contextlib.suppress(*FAILING):
                     _try(template, messages, tools, request["variables"])
             except _Refused as error:
                 raise InvalidInput(str(error)) from None

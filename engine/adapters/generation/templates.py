@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import TemplateError, nodes
-from jinja2.compiler import CodeGenerator, Frame
+from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from engine.adapters.generation.allowance import NODES, Allowance, TooMuch, numbers, weight
+from engine.adapters.generation.allowance import Allowance, TooMuch, weight
+from engine.adapters.generation.costs import COMPARING, HANDING_ON, cost, formatted, listed, product, written
 
-MULTIPLYING = frozenset(
-    {"tojson", "indent", "replace", "format", "join", "wordwrap", "xmlattr", "urlize"}
-    | {"translate", "expandtabs", "hex"}
+FAILING = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
 )
-"""Filters and methods whose result may have as many characters as the product of what they are given."""
-WRITING = MULTIPLYING | {
-    "string",
-    "pprint",
-    "sum",
-    "batch",
-    "slice",
-    "urlencode",
-    "escape",
-    "e",
-    "forceescape",
-}
-"""Filters that look into all of a list."""
-SPLITTING = frozenset({"split", "rsplit", "splitlines", "list"})
-"""Those that make a value of every few characters."""
-WIDTH = re.compile(r"\d{5}|\*|\{[^{}]*\{")
-"""In a format: a width that is large, or is somewhere else."""
+"""What rendering raises: what templates say, TooMuch among it, and what filters and operators do."""
 
 
 class Template:
@@ -62,7 +50,7 @@ class Template:
     ) -> str:
         """As `apply_chat_template` with a generation prompt; `variables`: the special tokens.
 
-        Raises TemplateError, TooMuch among them, and what Python's operators raise.
+        Raises one of `FAILING`.
         """
         given: dict[str, Any] = {"messages": list(messages), "tools": list(tools) or None}
         allowance = Allowance(weight(given))
@@ -116,9 +104,20 @@ class _Code(CodeGenerator):
         super().visit_Tuple(node, frame)
         self.write(")" if read else "")
 
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        self.write("(environment.compared(")
+        self.visit(node.expr, frame)
+        self.write(")")
+        for operand in node.ops:
+            paid = "searched" if operand.op in ("in", "notin") else "compared"
+            self.write(f" {operators[operand.op]} environment.{paid}(")
+            self.visit(operand.expr, frame)
+            self.write(")")
+        self.write(")")
+
 
 class Bounded(ImmutableSandboxedEnvironment):
-    """The sandbox that transformers uses, whose loops, calls, operators and filters are paid for."""
+    """The sandbox that transformers uses, whose loops, calls, operators, tests and filters are paid for."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
     code_generator_class = _Code
@@ -132,6 +131,7 @@ class Bounded(ImmutableSandboxedEnvironment):
             "raise_exception": _raise,
             "strftime_now": _strftime_now,
         }
+        self.tests |= {name: self._comparing(cast(Any, self.tests[name])) for name in COMPARING}
         del self.globals["lipsum"]  # text by the million words, and of no use here
         self.concat = self._concat  # type: ignore[method-assign]
         self.finalize = self._shown
@@ -159,15 +159,15 @@ class Bounded(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         allowance: Allowance = __self._now.allowance
         allowance.step()
-        if isinstance(of := getattr(__obj, "__self__", None), str | bytes | int):
-            args, kwargs = _listed(args), dict(zip(kwargs, _listed(kwargs.values()), strict=True))
-            allowance.take(_cost(__obj.__name__, of, [*args, *kwargs.values()]))
+        if isinstance(of := getattr(__obj, "__self__", None), str | bytes | int | list | tuple):
+            args, kwargs = listed(args), dict(zip(kwargs, listed(kwargs.values()), strict=True))
+            allowance.take(cost(__obj.__name__, of, args, kwargs.values()))
         elif __obj is Namespace or __obj is dict:
             weight([args, kwargs])
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        self._now.allowance.take(_product(operator, left, right))
+        self._now.allowance.take(product(operator, left, right))
         return super().call_binop(context, operator, left, right)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -177,20 +177,36 @@ class Bounded(ImmutableSandboxedEnvironment):
 
         @wraps(wrapped)
         def paid(*args: Any, **kwargs: Any) -> str:
-            self._now.allowance.take(_formatted(value.__self__, [*args, *kwargs.values()]))
+            self._now.allowance.take(formatted(value.__self__, [*args, *kwargs.values()]))
             return wrapped(*args, **kwargs)
 
         return paid
 
     def joined(self, values: tuple[Any, ...]) -> str:
         """What `~` does."""
-        self._now.allowance.take(sum(map(_written, values)))
+        self._now.allowance.take(sum(map(written, values)))
         return "".join(map(str, values))
 
     def checked(self, made: Any) -> Any:
         """What was just made of other values, which double with each that holds another twice."""
         self._now.allowance.take(weight(made))
         return made
+
+    def compared(self, value: Any) -> Any:
+        """What is compared with another to the depth of both."""
+        if not isinstance(value, str):
+            self._now.allowance.take(written(value))
+        return value
+
+    def searched(self, value: Any) -> Any:
+        """In which `in` looks: of a mapping at one key alone."""
+        return value if isinstance(value, Mapping) else self.compared(value)
+
+    def _comparing(self, test: Callable[..., Any]) -> Callable[..., Any]:
+        def paid(value: Any, *others: Any) -> Any:
+            return test(self.compared(value), *map(self.searched, others))
+
+        return paid
 
     def _concat(self, pieces: Iterable[str]) -> str:
         pieces = list(pieces)
@@ -199,7 +215,7 @@ class Bounded(ImmutableSandboxedEnvironment):
 
     def _shown(self, value: Any) -> Any:
         if not isinstance(value, str):
-            self._now.allowance.take(_written(value))
+            self._now.allowance.take(written(value))
         return value
 
     def _paid(self, name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
@@ -208,68 +224,15 @@ class Bounded(ImmutableSandboxedEnvironment):
 
         @wraps(filter)
         def paid(*args: Any, **kwargs: Any) -> Any:
-            first, (value, *rest) = args[:at], _listed(args[at:])
-            if isinstance(value, str) or name in WRITING:
-                more = [*rest, *_listed(kwargs.values())]
-                self._now.allowance.take(_cost(name, value, more))
+            first, (value, *rest) = args[:at], listed(args[at:])
+            named = dict(zip(kwargs, listed(kwargs.values()), strict=True))
+            if isinstance(value, str) or name not in HANDING_ON:
+                self._now.allowance.take(cost(name, value, rest, named.values()))
             else:
                 self._now.allowance.step()
-            return filter(*first, value, *rest, **kwargs)
+            return filter(*first, value, *rest, **named)
 
         return paid
-
-
-def _cost(name: str, value: Any, given: Sequence[Any]) -> int:
-    """Characters that a filter or method of `value` may make of it and of what it is `given`."""
-    size = _written(value)
-    if name == "replace" and len(given) >= 2 and isinstance(value, str):
-        old, new = str(given[0]), str(given[1])
-        return size + len(new) * (len(value) // max(1, len(old)) + 1)
-    if name == "format" and isinstance(value, str):
-        return _formatted(value, given)
-    if name in SPLITTING:
-        return 8 * size
-    around = sum(map(_written, given)) + numbers(given)
-    return size * (around + 6) if name in MULTIPLYING else size + around
-
-
-def _formatted(form: str | bytes, given: Any) -> int:
-    form = form if isinstance(form, str) else form.decode("latin-1")
-    if WIDTH.search(form):
-        raise TooMuch("the model's chat template formats with a width that is too large or not its own")
-    return len(form) + (form.count("%") + form.count("{")) * (_written(given) + 10_000)
-
-
-def _product(operator: str, left: Any, right: Any) -> int:
-    """Characters that an operator may make."""
-    if isinstance(left, int) and isinstance(right, int):
-        bits = left.bit_length() * (max(1, abs(right)) if operator == "**" else 1) + right.bit_length()
-        if bits > 100_000:
-            raise TooMuch("the model's chat template computes with numbers that are too large")
-        return 0
-    if operator == "*" and (isinstance(left, int) or isinstance(right, int)):
-        times, many = (left, right) if isinstance(left, int) else (right, left)
-        return max(0, times) * (_length(many) + 1)
-    if operator == "%" and isinstance(left, str | bytes):
-        return _formatted(left, right)
-    return _length(left) + _length(right)
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, str | bytes):
-        return len(value)
-    return 8 * len(value) if isinstance(value, list | tuple) else 8
-
-
-def _written(value: Any) -> int:
-    if isinstance(value, Namespace):
-        raise TooMuch("the model's chat template writes a namespace")
-    return len(value) if isinstance(value, str) else weight(value)
-
-
-def _listed(values: Iterable[Any]) -> tuple[Any, ...]:
-    """With what a filter before made on demand as a list, which can be measured."""
-    return tuple(list(islice(each, NODES)) if isinstance(each, Iterator) else each for each in values)
 
 
 def _strftime_now(form: str) -> str:

@@ -24,7 +24,7 @@ from engine.adapters.labelling.open_labels import (
     number,
 )
 from engine.adapters.preparing.cutting import Cutter
-from engine.adapters.preparing.kinds import only_texts
+from engine.adapters.preparing.kinds import each_text
 from engine.adapters.preparing.tokens import encoder_tokens
 from engine.adapters.preparing.windows import Span, fitted, owned
 from engine.adapters.preparing.words import Words, WordTokenizer
@@ -127,13 +127,11 @@ class SpanPreparer:
         if task is not Task.EXTRACT or not isinstance(options, ExtractOptions):
             raise InvalidInput(f"This model finds labels in texts; it cannot {task}.")
         asked = self._ask(options)
-        texts = only_texts(items)
-        good = [text for text in texts if isinstance(text, str)]
-        words = iter(self._tokenizer.words(good, self._room - len(asked.prompt.ids)))
-        return [
-            text if isinstance(text, EngineError) else self._one(text, next(words), asked, index)
-            for index, text in enumerate(texts)
-        ]
+        return each_text(
+            items,
+            lambda texts: self._tokenizer.words(texts, self._room - len(asked.prompt.ids)),
+            lambda text, words, index: self._one(text, words, asked, index),
+        )
 
     def _ask(self, options: ExtractOptions) -> _Asked:
         if options.instruction is not None:

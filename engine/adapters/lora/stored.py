@@ -100,7 +100,7 @@ def numbers(name: str, stored: Stored) -> None:
         raise BadWeights(
             f"{stored.file}: {name} holds {stored.dtype}, and weights are floating-point numbers"
         )
-    if not all(isinstance(size, int) and size > 0 for size in stored.shape):
+    if 0 in stored.shape:
         raise BadWeights(f"{stored.file}: {name} has the shape {stored.shape}, which no layer has")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from engine.adapters.family import Prepared
 from engine.adapters.labelling.open_labels import chance
 from engine.catalog import ModelSpec
 from engine.errors import EngineError, InvalidInput
 from engine.requests import ExtractOptions, Item, Media, Options, ScoreOptions, Task
+
+T = TypeVar("T")
 
 ACTIVATIONS = ("raw", "sigmoid")
 """Of scores."""
@@ -26,15 +30,19 @@ def only_text(item: Item) -> str:
     return item.text
 
 
-def only_texts(items: Sequence[Item]) -> list[str | EngineError]:
-    """`only_text` of each, or what is wrong with it, said of its index."""
-    texts: list[str | EngineError] = []
-    for index, item in enumerate(items):
-        try:
-            texts.append(only_text(item))
-        except InvalidInput as error:
-            texts.append(error.at(index))
-    return texts
+def each_text(
+    items: Sequence[Item],
+    read: Callable[[list[str]], Iterable[T]],
+    one: Callable[[str, T, int], Prepared | EngineError],
+) -> list[Prepared | EngineError]:
+    """The texts of items that hold nothing else, which are `read` together: `one` has each, as it was read,
+    and its index."""
+    texts = _texts(items)
+    found = iter(read([text for text in texts if isinstance(text, str)]))
+    return [
+        text if isinstance(text, EngineError) else one(text, next(found), index)
+        for index, text in enumerate(texts)
+    ]
 
 
 def only_image(item: Item) -> Media:
@@ -79,6 +87,17 @@ def raw_scores(options: Options) -> tuple[bool, Options]:
     if not isinstance(raw, bool):
         raise InvalidInput(f"options.{RAW_SCORES} is true or false.")
     return raw, replace(options, extra={k: v for k, v in options.extra.items() if k != RAW_SCORES})
+
+
+def _texts(items: Sequence[Item]) -> list[str | EngineError]:
+    """`only_text` of each, or what is wrong with it, said of its index."""
+    texts: list[str | EngineError] = []
+    for index, item in enumerate(items):
+        try:
+            texts.append(only_text(item))
+        except InvalidInput as error:
+            texts.append(error.at(index))
+    return texts
 
 
 def _held(item: Item) -> str:

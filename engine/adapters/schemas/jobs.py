@@ -15,7 +15,7 @@ from engine.adapters.family import Prepared
 from engine.adapters.forward.packed import Ids
 from engine.adapters.labelling.open_labels import flag
 from engine.adapters.preparing.cutting import Cutter
-from engine.adapters.preparing.kinds import only_texts
+from engine.adapters.preparing.kinds import each_text
 from engine.adapters.preparing.tokens import encoder_tokens
 from engine.adapters.preparing.windows import Span, fitted, owned
 from engine.adapters.preparing.words import Words, WordTokenizer
@@ -105,15 +105,11 @@ class SchemaPreparer:
         if task is not Task.EXTRACT or not isinstance(options, ExtractOptions):
             raise InvalidInput(f"This model finds labels and fields in texts; it cannot {task}.")
         asked, before, sizes = self._ask(options)
-        texts = only_texts(items)
-        good = [text for text in texts if isinstance(text, str)]
-        words = iter(self._tokenizer.words(good, self._room - len(before)))
-        return [
-            text
-            if isinstance(text, EngineError)
-            else self._one(text, next(words), asked, before, sizes, index)
-            for index, text in enumerate(texts)
-        ]
+        return each_text(
+            items,
+            lambda texts: self._tokenizer.words(texts, self._room - len(before)),
+            lambda text, words, index: self._one(text, words, asked, before, sizes, index),
+        )
 
     def _ask(self, options: ExtractOptions) -> tuple[Asked, Ids, NDArray[np.int32]]:
         """Also the tokens before every text, and how many of them each choice word has."""

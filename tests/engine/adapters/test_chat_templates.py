@@ -22,6 +22,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
 DOUBLED = (
     "{% set n = namespace(x='aaaaaaaa') %}{% for i in range(60) %}{% set n.x = WAY %}{% endfor %}{{ n.x }}"
 )
+READING = ["upper", "safe", "trim", "sort | first"]
 SWELLING = [
     "{{ 'a' * 10000000000 }}",
     "{{ [1] * 10000000000 }}",
@@ -39,6 +40,20 @@ SWELLING = [
     "{{ 'a\nb' | indent(10000000000) }}",
     "{{ messages | tojson(indent=10000000000) }}",
     "{{ ['a'] | batch(10000000000, 'x') | list }}",
+    "{{ 5 | round(-10000000000) }}",
+    "{{ (5 | round(precision=10000000000, method='ceil')) }}",
+    "{{ 5 | center(10000000000) }}",
+    "{{ ('a' * 100000) | replace(new='b' * 100000, old='a') }}",
+    "{{ ([[1]] * 4000) | sum(start=[]) }}",
+    "{{ ('a' * 20000) | wordwrap(1) }}",
+    *(f"{{% set x = ['A' * 10000] * 9000 %}}{{{{ (x | {way}) is true }}}}" for way in READING),
+    *(
+        "{% set a = range(500) | list %}{% set b = range(500) | list %}"
+        "{% set x = [a] * 900 %}{% set y = [b] * 900 %}"
+        f"{{{{ {way} }}}}"
+        for way in ("x == y", "b in x", "x is eq(y)", "b is in(x)", "x.count(b)", "x is upper")
+    ),
+    "{% set d = {'a': 'A' * 10000} %}{{ ([d.items()] * 9000) | string is true }}",
     DOUBLED.replace("WAY", "n.x + n.x"),
     DOUBLED.replace("WAY", "n.x ~ n.x"),
     DOUBLED.replace("WAY", "n.x | replace('a', 'aa')"),
@@ -47,6 +62,7 @@ SWELLING = [
     DOUBLED.replace("WAY", "(n.x, n.x)").replace("{{ n.x }}", ""),
     DOUBLED.replace("WAY", "{'a': n.x, 'b': n.x}").replace("{{ n.x }}", ""),
     DOUBLED.replace("WAY", "namespace(x=n)"),
+    DOUBLED.replace("WAY", "namespace(x=n.x, y=n.x)").replace("{{ n.x }}", ""),
 ]
 ENDLESS = [
     "{% for i in range(99999) %}{% for j in range(99999) %}a{% endfor %}{% endfor %}",
@@ -112,6 +128,18 @@ def test_a_template_that_is_well_until_a_word_comes_is_refused_to_its_sender(tmp
     assert bytes(chat.conversation([{"role": "user", "content": "well"}])) == b"ok"
 
 
+@pytest.mark.parametrize("broken", ["5 | dictsort", "1 // 0", "messages.nothing.more", "{}['a'] + 1"])
+def test_what_a_template_cannot_do_with_a_conversation_is_said_to_its_sender(broken, tmp_path):
+    chat = Chat(
+        saved(tmp_path, f"{{% if messages[0].content == 'boom' %}}{{{{ {broken} }}}}{{% endif %}}ok"),
+        1000,
+        trust_remote_code=False,
+    )
+
+    with pytest.raises(InvalidInput, match="messages: "):
+        chat.conversation([{"role": "user", "content": "boom"}])
+
+
 ORDINARY = """
 {%- macro said(m) %}{{ m.role | upper }}: {{ m['content'] | trim }}{% endmacro -%}
 {% set n = namespace(last=-1, all='') %}
@@ -127,7 +155,9 @@ ORDINARY = """
 {% generation %}held{% endgeneration %}{{ {'a': 1}.items() | list }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}
 {% if add_generation_prompt %}>{% endif %}
-{{ ('a,b').split(',') | reverse | list }}{{ 1.5 | round | int }}
+{{ ('a,b').split(',') | reverse | list }}{{ 1.5 | round | int }}{{ 2.345 | round(2) }}
+{{ {'b': 1, 'a': 2} | dictsort }} {{ 1 < 2 <= 2 != 3 }} {{ 'role' in messages[0] and 1 not in [2] }}
+{{ [3, 1] | sort | string }} {{ 'a-b' | replace('-', new=':') }}
 """
 
 

@@ -165,6 +165,25 @@ def test_a_file_that_is_no_safetensors_is_refused(tmp_path: Path, content: bytes
         weights.weights_bytes(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"dtype":"F32","shape":[-1,-2],"data_offsets":[0,8]}',
+        '{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}',
+        '{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}',
+        '{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}',
+        "9" * 5000,
+        "[" * 100_000,
+    ],
+)
+def test_a_header_that_says_what_no_tensor_is_is_refused(tmp_path: Path, entry: str):
+    header = f'{{"a":{entry}}}'.encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 8)
+
+    with pytest.raises(weights.BadWeights):
+        weights.stored_tensors(tmp_path)
+
+
 def test_a_file_that_was_cut_short_is_refused(masked: Path):
     file = masked / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])

@@ -8,6 +8,7 @@ import pytest
 
 from engine.conversation import Denied, Granted, Left, Ready, Release, TooLarge, Unavailable
 from engine.errors import InvalidInput, LoadFailed, NoRoom
+from engine.events import ResidencyChanged
 from engine.memory.effects import Answer, BeginLoad, BeginUnload, Inspect
 from engine.memory.footprint import Footprint
 from engine.memory.ledger import Line
@@ -268,6 +269,19 @@ def test_a_unit_that_is_pinned_before_it_has_left_stays_and_the_unload_is_refuse
     (refused,) = [e for e in effects if isinstance(e, Answer) and e.ask == 1]
     assert isinstance(refused.error, InvalidInput) and Answer(2) in effects
     assert not [e for e in desk.release(Release(lease)) if isinstance(e, BeginUnload)]
+
+
+def test_one_that_is_to_leave_when_it_has_come_is_told_with_the_reason_for_that():
+    desk = Desk()
+    desk.known("a")
+    desk.load("a", 1)
+    desk.unload("a", 2, reason="its version serves no more")
+
+    effects = desk.loaded("a", "d", 1.0)
+
+    assert [e.reason for e in effects if isinstance(e, ResidencyChanged) and e.event == "unloaded"] == [
+        "its version serves no more"
+    ]
 
 
 def test_a_pinned_unit_is_not_unloaded_before_it_is_unpinned():

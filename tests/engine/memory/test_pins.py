@@ -11,7 +11,7 @@ from engine.errors import InvalidInput, NoRoom
 from engine.memory import placement
 from engine.memory.effects import Answer, Inspect
 from engine.memory.footprint import Footprint
-from engine.memory.ledger import Line
+from engine.memory.ledger import Ledger, Line
 from engine.memory.residency import Residency
 from tests.engine.memory.desk import BROKEN, Desk, answers, error, granted, loads, need, release, unloads
 
@@ -362,3 +362,17 @@ def test_who_is_idle_where_a_pin_s_slots_should_be_leaves_at_once(wanted):
     told = desk.pin("a", 1, min_slots=4)
 
     assert answers(told) == {1: None} and unloads(told) == ([] if wanted else [("x", "d")])
+
+
+def test_a_refusal_speaks_of_a_device_that_is_large_enough():
+    desk = Desk(devices=("d", "e"))
+    desk.held.ledgers["d"] = Ledger(100, 0.0)
+    desk.known("tiny", 10)
+    desk.known("b", 500)
+    desk.resident("a", 600, device="e")
+    desk.pin("tiny", 1, device="d")
+    desk.pin("a", 2, device="e")
+
+    told = placement.no_room(desk.held, "b").message
+
+    assert "; e has" in told and "pins hold a" in told and "Unpin one" in told

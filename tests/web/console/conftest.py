@@ -56,6 +56,13 @@ class Console:
         async with self.http.post("/console/do", data=data, headers=headers, allow_redirects=False) as answer:
             return answer.status, await answer.text()
 
+    async def led(self, base: str, **form: str) -> str:
+        """Where an act leads a browser without a script; `base` is the server's base path."""
+        path = f"{base}/console/do"
+        async with self.http.post(path, data=form, headers=HTML, allow_redirects=False) as answer:
+            assert answer.status == 303
+            return answer.headers["Location"]
+
 
 class Seen(HTMLParser):
     """What a strict policy forbids, what a page leads to, and which elements have a name."""

@@ -21,11 +21,8 @@ def pinned(engine, model: str) -> bool:
 
 async def test_without_a_script_one_is_sent_back_to_the_model():
     async with console(base_path="/serai") as seen:
-        form = {"model": "org/a", "action": "pin"}
-        async with seen.http.post(
-            "/serai/console/do", data=form, headers=HTML, allow_redirects=False
-        ) as answer:
-            assert (answer.status, answer.headers["Location"]) == (303, "/serai/console/models/org/a")
+        led = await seen.led("/serai", model="org/a", action="pin")
+        assert led == "/serai/console/models/org/a"
 
         assert pinned(seen.engine, "org/a")
         assert "Unpin" in await seen.page("/serai/console/models/org/a")

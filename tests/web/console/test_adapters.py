@@ -56,11 +56,8 @@ async def test_an_adapter_is_a_row_with_its_state_bytes_and_what_may_be_done():
 
 async def test_a_pinned_adapter_is_unpinned_by_its_form_and_by_undo_without_a_script_too():
     async with adapting(base_path="/serai") as seen:
-        form = {"model": "org/a:legal", "action": "pin"}
-        async with seen.http.post(
-            "/serai/console/do", data=form, headers=HTML, allow_redirects=False
-        ) as answer:
-            assert (answer.status, answer.headers["Location"]) == (303, "/serai/console/models/org/a")
+        led = await seen.led("/serai", model="org/a:legal", action="pin")
+        assert led == "/serai/console/models/org/a"
         there = row(await seen.page("/serai/console/models/org/a"), "legal")
         version = re.search(r'name="version" value="(\d+)"', there)[1]
 

@@ -91,6 +91,7 @@ async def test_what_was_asked_reaches_the_engine(ears: FakeEngine, url: str):
         ({"model": EARS, "response_format": "midi"}, "response_format"),
         ({"model": EARS, "temperature": "warm"}, "temperature"),
         ({"model": EARS, "stream": "true"}, "stream"),
+        ({"model": EARS, "lora_id": "dialect"}, "lora_id"),
         ({"model": EARS, "timestamp_granularities[]": "word"}, "timestamp_granularities"),
     ],
 )

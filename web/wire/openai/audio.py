@@ -38,6 +38,8 @@ def read(fields: Mapping[str, Sequence[str]], data: bytes, name: str, task: str)
         )
     if one.get("stream", "false").lower() == "true":
         raise wrong("stream", "A transcription is sent whole; leave stream out.")
+    if one.get("lora_id"):
+        raise wrong("lora_id", "lora_id is not read here: name the adapter in lora_adapter.")
     for each in said.get("timestamp_granularities", ()):
         if each != SEGMENT:
             raise wrong("timestamp_granularities", "Times are told of segments only, not of words.")
